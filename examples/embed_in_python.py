@@ -29,7 +29,7 @@ weights = [[tensor(f"model.layers.{layer}.{name}") for name in names] for layer 
 embeddings, last_norm, head = tensor("model.embed_tokens"), tensor("model.norm"), tensor("lm_head")
 n, heads, kv_heads, dim = c["max_position_embeddings"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
 all_ids = np.zeros(n, np.uint32)
-# The arrays begin as NaN. So a read of memory that was never written shows at once.
+# The arrays are filled with NaN, so a read of memory that was never written shows at once.
 keys, values = (np.full((len(weights), n, kv_heads, dim), np.nan) for _ in range(2))
 store, waiting = (np.full((n, c["hidden_size"]), np.nan) for _ in range(2))
 session = lp.Library(library).session(policy, len(weights), n, checks=lp.CHECK_ATTENTION)
@@ -56,7 +56,7 @@ def forward(new, phase, outputs):
         h = norm(x, norm1)
         keys[layer, plan.rows] = rope((h @ wk.T).reshape(-1, kv_heads, dim), plan.rows)
         values[layer, plan.rows] = (h @ wv.T).reshape(-1, kv_heads, dim)
-        first = len(plan.rows) - plan.finish  # the rows before need only keys and values
+        first = len(plan.rows) - plan.finish  # the rows before this one need only keys and values
         query = rope((h[first:] @ wq.T).reshape(-1, heads, dim), plan.rows[first:])
         k, v = (np.repeat(cache[layer, plan.active], heads // kv_heads, 1) for cache in (keys, values))
         hidden = plan.active[None, None, :] > plan.rows[first:, None, None]  # a row sees the active tokens up to itself

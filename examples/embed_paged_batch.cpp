@@ -210,7 +210,7 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
         for (std::size_t i = 0; i < hidden; ++i) x[(q.first + r) * hidden + i] += out[i];
       }
 
-      // The evidence: one more product of the last queries with the active keys, only if the policy wants to see their attention.
+      // If the policy wants to see attention, compute it by one more product of the last queries with the active keys.
       const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, active_slots};
       const std::span<const position> last = q.plan.rows.last(queries);
       shown.resize(queries * heads * active.size());
@@ -257,7 +257,8 @@ int main() {
   conversation instructions{pool, {lazyprune::dense(), {.layers = layers}}};
   forward(pool, w, {{&instructions, {.tokens = 2 * page_size}}});
 
-  // Three in one batch: one continues the instructions, one is longer and has another policy, and one reads its prompt in two chunks.
+  // Three conversations in one batch: the first continues the instructions, the second is longer and has another policy, and the third
+  // reads its prompt in two chunks.
   const auto three = [&] { return std::array<conversation, 3>{{{pool, pruned()}, {pool, by_window()}, {pool, pruned()}}}; };
   const auto steps_of = [](std::array<conversation, 3>& c) {
     return std::vector<std::vector<request>>{

@@ -528,7 +528,7 @@ int main(int argc, char** argv) {
     prompt[count++] = (uint32_t)id;
   }
   free(text);
-  if (count == 0 || count + tokens > m.max_tokens) stop(argv[2], "expected ids, no more than the model's positions with the answer");
+  if (count == 0 || count + tokens > m.max_tokens) stop(argv[2], "expected ids that fit with the answer into the model's positions");
 
   lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
   lazyprune_session* session;

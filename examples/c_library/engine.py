@@ -84,7 +84,7 @@ class Sequence:
             self.keys[layer, rows] = self.rope((h @ weight("self_attn.k_proj").T).reshape(-1, kv_heads, head_dim), rows)
             self.values[layer, rows] = (h @ weight("self_attn.v_proj").T).reshape(-1, kv_heads, head_dim)
 
-            # 3. Compute the rest of the layer for the last `finish` rows. Each attends to the active tokens up to itself.
+            # 3. Compute the rest of the layer for the last `finish` rows. Each row attends to the active tokens up to itself.
             first = len(rows) - plan.finish
             query = self.rope((h[first:] @ weight("self_attn.q_proj").T).reshape(-1, heads, head_dim), rows[first:])
             keys, values = (np.repeat(cache[layer, active], heads // kv_heads, 1) for cache in (self.keys, self.values))
@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--policy", default="lazyllm")
     parser.add_argument("--tokens", type=int, default=8, help="how many tokens to generate")
     parser.add_argument("--chunk", type=int, default=0, help="how many tokens of the prompt to read at a time")
-    parser.add_argument("--fork", type=int, default=0, help="the size of a document at the beginning, from whose fork the answer comes")
+    parser.add_argument("--fork", type=int, default=0, help="how many tokens at the beginning are a document; a fork of its session reads the rest")
     parser.add_argument("--fused", action="store_true", help="show the policy queries and keys instead of probabilities")
     flags = parser.parse_args()
 

@@ -504,7 +504,7 @@ std::string row_of_head(std::size_t row, std::size_t heads, std::size_t queries)
   return (queries > 1 ? "query " + std::to_string(row / heads) + ", " : "") + "head " + std::to_string(row % heads);
 }
 
-/// The same for probabilities (queries, heads, active).
+/// Throws `error` if one of the probabilities (queries, heads, active) is not finite.
 void check_finite(const window_view& p) {
   for (std::size_t r = 0; r < p.queries * p.heads; ++r)
     if (const auto at = not_finite(p.data + r * p.stride, p.active()))

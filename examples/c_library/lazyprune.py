@@ -175,7 +175,7 @@ def _copy_rows(address, rows, width, stride):
 
 
 def _whole(place, value, bits):
-    """Returns the value as a whole number. Raises Error if it has more than `bits` bits, which ctypes would cut off."""
+    """Returns the value as a whole number. Raises Error if it needs more than `bits` bits, because ctypes would cut off the rest."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -305,7 +305,7 @@ class Plan:
     rows: np.ndarray  # positions, ascending: the tokens to compute; each attends to the active tokens up to itself
     origin: np.ndarray  # (rows) the memory that has the input of each row: EMBEDDING, CARRIED, STORED or WAITING
     index: np.ndarray  # (rows) the index of the input in that memory
-    finish: int  # how many of the last rows need the layer's output: all rows, or only the outputs in the last layer
+    finish: int  # how many of the last rows need the layer's output: in the last layer the request's outputs, in the others all rows
     wants: int  # the kind of evidence that leave() needs
     window: int  # for WINDOW: the number of queries
     over_heads: int  # for ATTENTION and WINDOW: whether the scorer reads EACH head, their MEAN or their MAX
@@ -501,7 +501,7 @@ class Library:
         """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. Its
         exceptions are raised like those of a scorer.
 
-        `after`: the numbers of done layers at which `keep` is called, ascending. None means that it may prune at any number from `first` on."""
+        `after`: `keep` is called only after these numbers of layers, which ascend. None means that it may prune after any number from `first` on."""
 
         def answer(_, pointer, scores, kept):
             def work():
@@ -688,9 +688,10 @@ class Session:
         """Leaves the layer. Returns the rows to save, as an array of SPILL: row, slot, origin, to. `row` is an index into plan.rows. If the origin
         is WAITING, `row` is a slot of the waiting rows instead.
 
-        `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. Arrays with a shape need no sizes: data (heads, active)
-        for ATTENTION, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, (rows, hidden) for HIDDEN; values and keys
-        (active, kv_heads, head_dim); query (heads, head_dim) or (queries, heads, head_dim). Flat arrays need heads, stride and so on."""
+        `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. The shape of `data` is (heads, active) for ATTENTION,
+        (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, and (rows, hidden) for HIDDEN. The shape of `values` and `keys`
+        is (active, kv_heads, head_dim). That of `query` is (heads, head_dim) or (queries, heads, head_dim). Arrays with these shapes need no other
+        fields. Flat arrays also need the fields `heads`, `stride` and so on."""
         filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None
         evidence, spills = _Evidence(**(filling.out if filling else {"kind": _whole("evidence: kind", kind, 32)})), _Spills()
         self._call("step_leave", byref(evidence), byref(spills))
@@ -707,7 +708,7 @@ class Session:
 
     def trace(self, file):
         """Starts to record what each step sees and computes, and returns the Trace. Trace.write writes the record to `file`, a path or an open text
-        file. If this session is a fork, `file` may be the Trace of the other session. That Trace then continues with this session."""
+        file. If this session is a clone, `file` may be the Trace of the original. That Trace then continues with this session."""
         self._trace = file if isinstance(file, Trace) else Trace(file, self.state.layers)
         return self._trace
 

@@ -106,7 +106,7 @@ struct distance {
     if (same_bits)
       std::printf("  %-42s the same, every bit\n", what);
     else
-      std::printf("  %-42s %.1e of the logits apart (r.m.s.), %.1e at most; the best token %s\n", what, std::sqrt(squares / of_logits),
+      std::printf("  %-42s %.1e of the logits (r.m.s.), %.1e at most; the best token %s\n", what, std::sqrt(squares / of_logits),
                   most / std::sqrt(of_logits / count), same_best ? "is the same" : "DIFFERS");
   }
 };
@@ -131,13 +131,13 @@ void hold_logits(const program_options& o) {
   both_read(std::span(ids).first(read), lazyprune::phase::prefill, prompt, prompt_of_theirs);
   for (std::size_t i = read; i < ids.size(); ++i)
     both_read(std::span(ids).subspan(i, 1), lazyprune::phase::decode, decoded, decoded_of_theirs);
-  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s; logits of llama.cpp, and\n", read, o.threads,
+  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s: distance from llama.cpp's logits\n", read, o.threads,
               ggml_type_name(o.kv), o.flash_attention ? "on" : "off");
-  const std::string other = std::string("llama.cpp's on ") + (o.threads == 1 ? "2 threads" : "1 thread");
-  prompt.print("the engine's after the prompt");
-  decoded.print("the engine's after 4 tokens more");
-  prompt_of_theirs.print((other + " after the prompt").c_str());
-  decoded_of_theirs.print((other + " after 4 more").c_str());
+  const std::string other = std::string("llama.cpp on ") + (o.threads == 1 ? "2 threads" : "1 thread");
+  prompt.print("the engine, after the prompt");
+  decoded.print("the engine, the next 4 tokens");
+  prompt_of_theirs.print((other + ", after the prompt").c_str());
+  decoded_of_theirs.print((other + ", the next 4 tokens").c_str());
 }
 
 double median(std::vector<double> list) {
@@ -193,8 +193,8 @@ void time_prompts(const program_options& o) {
   shape.vocabulary = static_cast<std::size_t>(m.vocabulary);
   const lazyprune::cost_model operations;
   const double promised = operations.prefill(shape, all) / operations.prefill(shape, rows);
-  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s, medians of %zu: seconds, and the processors'\n", ids.size(),
-              o.threads, ggml_type_name(o.kv), o.flash_attention ? "on" : "off", o.repeat);
+  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s; medians of %zu: seconds (range), processor seconds\n",
+              ids.size(), o.threads, ggml_type_name(o.kv), o.flash_attention ? "on" : "off", o.repeat);
   const auto line = [](const char* what, const times& t) {
     const auto [least, most] = std::ranges::minmax(t.seconds);
     std::printf("%-24s %8.3f (%.3f to %.3f) %8.3f\n", what, median(t.seconds), least, most, median(t.processor));
@@ -202,14 +202,14 @@ void time_prompts(const program_options& o) {
   line("llama.cpp, dense", of_llama);
   line("the engine, dense", of_dense);
   line("the engine, pruned", of_pruned);
-  std::printf("%-24s %8.2fx\n", "the rows promise", promised);
+  std::printf("%-24s %8.2fx\n", "predicted speedup", promised);
   const auto share = [&](const char* beside, const times& t) {
     const double faster = median(t.seconds) / median(of_pruned.seconds), less = median(t.processor) / median(of_pruned.processor);
-    std::printf("%-24s %8.2fx, %.2f of it; %.2fx less of the processors, %.2f of it\n", beside, faster, faster / promised, less,
-                less / promised);
+    std::printf("%-24s %8.2fx, %.2f of the predicted; in processor time %.2fx, %.2f of the predicted\n", beside, faster, faster / promised,
+                less, less / promised);
   };
-  share("beside llama.cpp", of_llama);
-  share("beside the dense engine", of_dense);
+  share("speedup over llama.cpp", of_llama);
+  share("speedup over dense", of_dense);
 }
 
 }  // namespace

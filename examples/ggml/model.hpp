@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Loads a Llama from a GGUF file into the memory of any device that ggml supports. Weights keep the type in which they are stored. Rows of
-// q and k keep the order of GGUF files, in which RoPE rotates neighbours. A file that needs features beyond these is an error.
+// q and k keep the order of GGUF files, in which RoPE rotates neighbours. A file that needs other features is refused.
 #pragma once
 
 #include <ggml-cpp.h>
@@ -65,7 +65,7 @@ struct layer_weights {
 struct model {
   std::int64_t hidden, feed_forward, heads, kv_heads, head_dim, vocabulary, positions;
   float epsilon, rope_base, rope_scale;
-  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2) divides the frequencies; null if there are none
+  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2), which divide the frequencies; may be null
   std::vector<layer_weights> layers;
 
   std::int64_t kv_size() const { return kv_heads * head_dim; }

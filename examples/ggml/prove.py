@@ -7,13 +7,14 @@ checks of SmolLM2 were skipped because its file is missing.
 
 1. The bundled model in F32: on 20 prompts, read at once and in chunks, the engine keeps the same tokens as `lazyprune run`. On some of them,
    the scores and logits are also compared with lazyprune's reference in float64.
-2. Every preset, and every kind of evidence that the library's own scorers ask for: on one prompt, both keep the same tokens.
-3. SmolLM2-135M-Instruct on 5 prompts with a needle each. Converted to F32, the engine keeps the same tokens as `lazyprune run`, or differs
-   first at a choice whose margin is below MARGIN. In Q4_1, ggml rounds activations to 8 bits and lazyprune does not. There the engine
-   finds the needles that `lazyprune run` finds, and the share of tokens that both keep is printed.
-4. If all tokens are kept, the engine's logits are llama.cpp's.
+2. Every preset, and every kind of evidence that the library's own scorers ask for: on one prompt, the engine and `lazyprune run` keep the same
+   tokens.
+3. SmolLM2-135M-Instruct on 5 prompts with a needle each. With weights converted to F32, the engine keeps the same tokens as `lazyprune run`, or
+   the first difference is at a choice whose margin is below MARGIN. With weights in Q4_1, ggml rounds activations to 8 bits, and lazyprune does
+   not. With them the engine must find the needles that `lazyprune run` finds. The share of tokens that both programs keep is printed.
+4. If all tokens are kept, the engine's logits equal llama.cpp's.
 
-write_gguf.py writes the files in F32 to the engine's folder. Needs the packages numpy and gguf.
+write_gguf.py writes the files in F32 to the engine's folder. This needs the packages numpy and gguf.
 """
 import argparse
 import json
@@ -99,7 +100,7 @@ def prove_pocket(proof, model):
     prompts = pocket_prompts(proof)
     exact = ["--kv", "f32", "--tokens", "8"]
     policy = "lazyllm " + STAGES
-    for name, flags in (("at once", []), ("in chunks of 250", ["--chunk", "250"]), ("by soft_max", ["--flash-attention", "off"]),
+    for name, flags in (("at once", []), ("in chunks of 250", ["--chunk", "250"]), ("without flash attention", ["--flash-attention", "off"]),
                         ("after chunks that are taken back", ["--forget", "50"])):
         alike = [proof.compare(proof.ours(model, ids, policy, *exact, *flags), proof.theirs(POCKET, ids, policy, 8, "--dtype", "f32"))[0]
                  for ids in prompts]
@@ -153,8 +154,8 @@ def prove_smollm2(proof, smollm2, widened):
         kept.append(len(first & second) / len(first))
     proof.tell(f"SmolLM2 in F32, {policy}: keeps the tokens that lazyprune run keeps, in {tokens} steps", not any("wide" in s for s in strict), "; ".join(strict))
     proof.tell("SmolLM2 in Q4_1 finds the needles that lazyprune run finds", all(ours >= theirs for theirs, ours in found),
-               f"lazyprune run {sum(f[0] for f in found)} of {len(found)}, the engine {sum(f[1] for f in found)}; after the last stage both "
-               f"keep the same {min(kept):.1%} to {max(kept):.1%} of tokens")
+               f"lazyprune run {sum(f[0] for f in found)} of {len(found)}, the engine {sum(f[1] for f in found)}; after the last stage, "
+               f"{min(kept):.1%} to {max(kept):.1%} of the kept tokens are the same")
 
 
 def prove_logits(proof, models):
@@ -162,7 +163,7 @@ def prove_logits(proof, models):
         command = [proof.bench, "-m", model, "--logits", "--threads", proof.threads, "--prompt", "300", "--kv", kv, "--flash-attention", flash]
         said = proof.run(command + (["--ids", ids] if ids else [])).stdout.splitlines()
         apart = [0.0 if line.endswith("every bit") else float(line.split(" of the logits")[0].split()[-1]) for line in said[1:3]]
-        what = f"{os.path.basename(model)}, keys and values {kv}, flash attention {flash}: the logits are llama.cpp's"
+        what = f"{os.path.basename(model)}, keys and values {kv}, flash attention {flash}: the logits equal llama.cpp's"
         proof.tell(what, max(apart) <= ROUNDING, "every bit" if max(apart) == 0 else f"{max(apart):.1e} apart")
 
 
@@ -190,7 +191,7 @@ def main():
         else:
             print("skipped: needs SmolLM2-135M-Instruct.Q4_1.gguf (sh examples/smollm2.sh fetches it)")
         prove_logits(proof, models + [(model, None, "f16", "on") for model in options.also])
-    sys.exit(f"{proof.failed} not as expected" if proof.failed else 0 if os.path.exists(widened) else 77)
+    sys.exit(f"{proof.failed} checks not as expected" if proof.failed else 0 if os.path.exists(widened) else 77)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ for name, make in tasks.TASKS.items():
         for i in range(per):
             size = sizes[i % len(sizes)]; room = size - 40; filler = 0.1 + 0.5 * r.random()
             items = max(3, int(room * (1 - filler) / tasks.COST[name]))
-            used = len(tok.encode(make(r, items, 0, 3)[1]))     # a task may run out of items; filler takes the room that is left
+            used = len(tok.encode(make(r, items, 0, 3)[1]))     # a task has a limited number of items; filler sentences take the rest of the room
             ins, doc, qs = make(r, items, max(0, (room - used) // tasks.FILL_COST), 3)
             q, words = r.choice(qs)
             context = ins + " " + doc

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Synthetic long-context tasks, one per LongBench category, in a small closed English vocabulary.
 
-Every task returns (segments, answers): segments is a list of (text, is_answer) and every answer is a
-word copied from, or decided by, the context, so that a small model can learn it and a pruned prompt
-can only be answered when the right tokens survive.
+Every task returns (instruction, document, questions). A question is a pair (text, words of its answer). The words are copied from the document
+or follow from it. So a small model can learn the tasks, and a pruned prompt can be answered only if the right tokens are kept.
 """
 import random
 
@@ -30,7 +29,7 @@ def filler(r):
 
 
 def pad(r, parts, n_fill):
-    """Scatters n_fill filler sentences between the parts (kept in order)."""
+    """Scatters n_fill filler sentences between the parts. The parts keep their order."""
     slots = sorted(r.randrange(len(parts) + 1) for _ in range(n_fill))
     out, j = [], 0
     for i in range(len(parts) + 1):
@@ -42,7 +41,7 @@ def pad(r, parts, n_fill):
 
 
 def pick(r, n, q):
-    """q of n things: each once before any comes again."""
+    """Returns q of the numbers 0 to n - 1. No number comes again before every other number has come."""
     out = []
     while len(out) < q:
         out += r.sample(range(n), min(n, q - len(out)))
@@ -54,7 +53,7 @@ def names(r, n):
 
 
 def single_doc(r, n, fill, q):
-    """One document about tools and where each is kept; the question names one tool."""
+    """One document says where each of several tools is. The question names one tool."""
     n = min(n, len(TOOL)); tools = r.sample(TOOL, n); place = [r.choice(TOPIC) for _ in tools]
     doc = pad(r, [f"the {t} is in the {p} ." for t, p in zip(tools, place)], fill)
     qs = pick(r, n, q)
@@ -62,7 +61,7 @@ def single_doc(r, n, fill, q):
 
 
 def multi_doc(r, n, fill, q):
-    """One document per person, a few facts each; the question asks for one fact, or for all of them."""
+    """Each document has a few facts about one person. The question asks for one fact."""
     n = min(n, len(FIRST)); who = names(r, n); keys = list(ATTR); facts = []; parts = []
     for i, w in enumerate(who):
         ks = r.sample(keys, 3); f = {k: r.choice(ATTR[k]) for k in ks}; facts.append(f)
@@ -75,7 +74,7 @@ def multi_doc(r, n, fill, q):
 
 
 def profile(r, n, fill, q):
-    """Multi-fact answers: decoding must come back to tokens that the first answer token did not need."""
+    """The answer has several facts, so later answer tokens need tokens of the document that the first one did not need."""
     instr, doc, _ = None, None, None
     n = min(n, len(FIRST)); who = names(r, n); keys = list(ATTR); facts = []; parts = []
     for i, w in enumerate(who):
@@ -95,7 +94,7 @@ def profile(r, n, fill, q):
 
 
 def summary(r, n, fill, q):
-    """A chain of chapters; the summary lists the topics in order, each found from the one before."""
+    """Each chapter leads to another one. The answer lists topics in this order, and each topic is found by the one before it."""
     n = min(n, len(TOPIC)); t = r.sample(TOPIC, n)
     order = list(range(n - 1)); r.shuffle(order)
     doc = pad(r, [f"the chapter on {t[i]} leads to {t[i + 1]} ." for i in order], fill)
@@ -111,7 +110,7 @@ def summary(r, n, fill, q):
 
 
 def few_shot(r, n, fill, q):
-    """Words are labelled by their kind; the labels are drawn anew in each prompt."""
+    """Each kind of word has a label, which is drawn anew for each prompt. The question asks for the label of a word."""
     lab = r.sample(LABEL, len(CLASSES)); ex = []
     for _ in range(n):
         c = r.randrange(len(CLASSES)); ex.append((r.choice(CLASSES[c]), lab[c]))
@@ -125,7 +124,7 @@ def few_shot(r, n, fill, q):
 
 
 def passage(r, n, fill, q):
-    """Which paragraph mentions a word?"""
+    """The question asks which paragraph mentions a word."""
     ws = r.sample(ANIMAL + FOOD + TOOL, min(n, 60)); ids = r.sample(range(10, 100), len(ws))
     doc = pad(r, [f"the report about {w} is paragraph {i} ." for i, w in zip(ids, ws)], fill)
     qs = pick(r, len(ws), q)
@@ -133,7 +132,7 @@ def passage(r, n, fill, q):
 
 
 def code(r, n, fill, q):
-    """Variables are assigned once; the completion is the value."""
+    """Each variable is assigned once. The question prints one of them, and the answer is its value."""
     vs = r.sample(VAR, min(n, len(VAR))); val = [r.choice(TOOL + ANIMAL + FOOD) for _ in vs]
     doc = pad(r, [f"let {v} = {x} ;" for v, x in zip(vs, val)], fill)
     qs = pick(r, len(vs), q)
@@ -142,6 +141,6 @@ def code(r, n, fill, q):
 
 TASKS = {"single_doc_qa": single_doc, "multi_doc_qa": multi_doc, "profile": profile, "summarization": summary,
          "few_shot": few_shot, "passage_retrieval": passage, "code_completion": code}
-# tokens that one item of a task takes, so that a prompt of a wanted length can be composed
+# The number of tokens that one item of each task takes. Callers use it to compose prompts of a given length.
 COST = {"single_doc_qa": 7, "multi_doc_qa": 27, "profile": 27, "summarization": 9, "few_shot": 7, "passage_retrieval": 9, "code_completion": 6}
 FILL_COST = 10

@@ -3,8 +3,8 @@
 
 usage: train.py [stage ...]      (pip: torch, sentencepiece, safetensors; about 75 minutes on two CPU cores)
 
-Small transformers take very long to discover content-based look-up from random weights, so layer 0 starts with heads that look
-1 to 4 tokens back and layers 1-3 with heads that compare what those gathered (`warm_start`); all weights are trained from there.
+From random weights, a small transformer takes very long to learn how to find a token by its content. So `warm_start` sets some weights: the heads
+of layer 0 look 1 to 4 tokens back, and the heads of layers 1 to 3 compare what those heads gathered. Then all weights are trained.
 """
 import json, math, os, random, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -17,7 +17,7 @@ DIM, LAYERS, HEADS, KV_HEADS, FFN, VOCAB, THETA, EPS = 128, 6, 4, 2, 256, 2304, 
 HEAD = DIM // HEADS
 EVEN = "single_doc_qa multi_doc_qa profile summarization few_shot passage_retrieval code_completion".split()
 HARD = EVEN + "multi_doc_qa profile few_shot passage_retrieval".split()
-# name: (start from, [(steps, batch, tokens)], share of a sequence that is document, task mix, share of repeated-words sequences)
+# name: (stage to start from, [(steps, batch, tokens)], range of the document's share of a sequence, tasks, share of sequences of repeated words)
 STAGES = {
     "short": (None, [(1500, 16, 256)], (0.25, 0.6), EVEN, 0.10),
     "long": ("short", [(1500, 8, 512), (1000, 4, 1024), (2400, 2, 2048), (300, 1, 4096)], (0.3, 0.93), HARD, 0.02),
@@ -65,7 +65,7 @@ class Pocket(nn.Module):
             if p.dim() > 1:
                 nn.init.normal_(p, std=1.0 if "emb" in n else 0.02 if "head" in n else DIM ** -0.5 * ((2 * LAYERS) ** -0.5 if ".o." in n or ".dn." in n else 1))
 
-    def forward(self, x, idx):  # logits of the flattened positions idx only
+    def forward(self, x, idx):  # returns logits only for the flattened positions `idx`
         T = x.shape[1]
         f = torch.arange(T).float()[:, None] * THETA ** (-torch.arange(0, HEAD, 2).float() / HEAD)
         mask = torch.full((T, T), float("-inf"), dtype=torch.bfloat16).triu(1)
@@ -82,7 +82,7 @@ def warm_start(m, const=4.0, sharp=6.0, gain=2.5, copy=4.0):
     m.emb.weight[:, 0] = const                     # one constant feature, so that queries and keys can be constant
     amp = torch.zeros(half); amp[:int((inv > 0.03).sum())] = sharp
     b = m.blocks[0]; b.q.weight.mul_(0.05); b.k.weight.mul_(0.05)
-    for h in range(HEADS):                         # head h looks h+1 tokens back: told apart by the rotary angle alone
+    for h in range(HEADS):                         # head h looks h + 1 tokens back, and finds this place by the rotary angle alone
         b.q.weight[h * HEAD:h * HEAD + half, 0] += amp * torch.cos(-inv * (h + 1)) / const
         b.q.weight[h * HEAD + half:(h + 1) * HEAD, 0] += amp * torch.sin(-inv * (h + 1)) / const
     read = torch.randn(HEAD, DIM) * DIM ** -0.5; read[:, 0] = 0
@@ -91,14 +91,15 @@ def warm_start(m, const=4.0, sharp=6.0, gain=2.5, copy=4.0):
         b.v.weight[h * HEAD:(h + 1) * HEAD] = read
     Q = torch.linalg.qr(torch.randn(DIM, DIM))[0]
     b.o.weight.copy_(Q * 1.5)
-    code = [read] + [Q[:, h * HEAD:(h + 1) * HEAD].T for h in range(HEADS)]   # code[j] reads the token j back (0: itself)
-    slow = (inv * 300 < 1).float().repeat(2)       # only rotary pairs that hardly turn over a prompt compare content
+    code = [read] + [Q[:, h * HEAD:(h + 1) * HEAD].T for h in range(HEADS)]   # code[j] reads the token that is j places back
+    slow = (inv * 300 < 1).float().repeat(2)       # content is compared only by rotary pairs that hardly turn over the length of a prompt
 
     def put(w, row, j): w[row * HEAD:(row + 1) * HEAD] = w[row * HEAD:(row + 1) * HEAD] * 0.1 + slow[:, None] * code[j] * gain
     for l, (ks, qs) in {1: ((1, 2), (1, 0, 2, 1)), 2: ((3, 4), (3, 2, 4, 3)), 3: ((0, 0), (4, 3, 2, 1))}.items():
         for i, j in enumerate(ks): put(m.blocks[l].k.weight, i, j)
         for i, j in enumerate(qs): put(m.blocks[l].q.weight, i, j)
-    # a query of j back on keys of j+1 back finds what came next last time: those heads start as copiers
+    # Heads whose query is a token j places back, and whose keys are tokens j + 1 places back, find what followed the same token earlier. Those
+    # heads begin as heads that copy.
     A = torch.linalg.qr(torch.randn(DIM, DIM))[0]
     e = m.emb.weight.clone(); e[:, 0] = 0
     m.head.weight.copy_(e @ A.T * 0.05)
@@ -125,7 +126,7 @@ WORDS = [i for w in sorted({w for l in tasks.CLASSES + [tasks.FIRST, tasks.LAST,
 
 
 def repeated(r, T):
-    """Random words, then the same again: every token of the second pass is an answer."""
+    """Returns random words followed by the same words. Every word of the repetition except the first is an answer."""
     out, ans = [1], [0]; n = r.randrange(8, T // 2)
     while len(out) < T + 1:
         ids = r.sample(WORDS, min(n, len(WORDS)))
@@ -134,7 +135,7 @@ def repeated(r, T):
 
 
 def sequence(r, T, doc_share, mix, repeat):
-    """T + 1 token ids and which of them are answers: documents, each followed by questions about it until it is full."""
+    """Returns T + 1 token ids, and which of them are answers. The ids are documents, each followed by questions about it."""
     if r.random() < repeat: return repeated(r, T)
     ids, ans = [], []
     while len(ids) < T + 1:

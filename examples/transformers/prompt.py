@@ -21,11 +21,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="a folder, or a model's name")
     parser.add_argument("file", type=pathlib.Path, help="the user's turn: a long text that ends with a question")
-    parser.add_argument("--gguf", help="the file in that folder, where the model is one of GGUF")
+    parser.add_argument("--gguf", help="the GGUF file in that folder, if the model is stored as GGUF")
     parser.add_argument("--policy", action="append")
     parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--press", help="SnapKVPress, ExpectedAttentionPress, ...")
-    parser.add_argument("--ratio", type=float, default=0.7, help="of keys and values, that the press drops")
+    parser.add_argument("--press", help="the name of a press, such as SnapKVPress or ExpectedAttentionPress")
+    parser.add_argument("--ratio", type=float, default=0.7, help="the share of keys and values that the press drops")
     flags = parser.parse_args()
 
     transformers.utils.logging.disable_progress_bar()
@@ -51,7 +51,7 @@ def main():
             model.generate(**inputs, max_new_tokens=1, do_sample=False)
             seconds = time.perf_counter() - begin
             answer = model.generate(**inputs, max_new_tokens=flags.tokens, do_sample=False)
-        print(f"{name}: first token of {tokens} after {seconds:.2f} s")
+        print(f"{name}: {tokens} prompt tokens, first token after {seconds:.2f} s")
         print(f"  {tokenizer.decode(answer[0, tokens:], skip_special_tokens=True)!r}")
 
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The contract of every backend. Each operation is compared with reference<double>, over shapes with and without remainders.
 //
-// The allowed error: a float sum of K terms differs from the exact sum by its roundings, in any order of additions. Each rounding is at
-// most u = 2^-24 of a partial sum, and goes up as often as down. So the bound 6 sqrt(K) u sum|terms| holds with a probability beyond any
-// doubt (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). `extra` counts the other roundings of an
-// operation.
+// The allowed error is derived as follows. In any order of additions, a float sum of K terms differs from the exact sum by its roundings.
+// Each rounding is at most u = 2^-24 of a partial sum, and goes up as often as down. So an error above 6 sqrt(K) u sum|terms| is
+// practically impossible (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). `extra` counts the other
+// roundings of an operation.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -27,7 +27,8 @@ using lazyprune::tensor;
 
 using oracle = reference<double>;
 
-/// Activations as the backend multiplies them: rounded to bf16 if its instructions for such weights take only bf16.
+/// Returns the activations as the backend multiplies them: rounded to bf16 if the weights are bf16 and the backend's products of such
+/// weights take only bf16.
 template <class Backend>
 std::vector<float> as_multiplied(const Backend& backend, std::vector<float> x, dtype weights) {
   if constexpr (requires { backend.rounds(); })
@@ -50,7 +51,7 @@ inline std::vector<product_case> product_cases() {
   for (const std::size_t rows : {0u, 1u, 2u, 3u, 7u, 16u, 17u, 64u, 65u, 300u})
     for (const std::size_t inputs : {1u, 2u, 7u, 8u, 15u, 16u, 17u, 31u, 32u, 33u, 48u, 63u, 64u, 65u, 127u, 128u, 129u, 256u, 257u, 300u})
       cases.push_back({rows, inputs, outputs[cases.size() % std::size(outputs)], cases.size() / 2 % 2 ? dtype::bf16 : dtype::f32});
-  cases.push_back({513, 520, 130, dtype::f32});  // more than one block of everything
+  cases.push_back({513, 520, 130, dtype::f32});  // cpu multiplies at most 512 rows in one pass over the weights
   cases.push_back({1030, 65, 33, dtype::bf16});
   cases.push_back({5, 2000, 1000, dtype::bf16});
   cases.push_back({3, 40, 0, dtype::f32});
@@ -82,8 +83,8 @@ inline void note(double& worst, double error, double allowed) {
   if (!std::isnan(worst) && !(std::abs(error) <= worst * allowed)) worst = std::abs(error) / allowed;
 }
 
-/// The value of a gate for x, and its allowed error in roundings. The gate has an exp of 4 u, a sum, a quotient and a product. The exponent
-/// of GELU has up to five roundings of its own, and the exp passes them on.
+/// The value of a gate for x, and its allowed error in roundings. A gate has the roundings of an exp (4 u), a sum, a quotient and a
+/// product. The exponent of GELU has up to five roundings of its own, and the exp passes them on.
 struct gated {
   double value, roundings;
 
@@ -354,9 +355,9 @@ struct attention_case {
   lazyprune::attention_variant variant = {};
 };
 
-/// Returns the variant of a case. In turn, cases have no variant, a window, or a soft cap. Some have several of window, soft cap and scale.
-/// A window has one token, ends near the edge of a tile, a block or a strip, or is wider than all positions. Positions have gaps, so a
-/// window has fewer tokens than its width.
+/// Returns the variant of a case. In turn, cases have no variant, a window, or a soft cap. Some cases combine a window, a soft cap and a
+/// scale. The width of a window is 1, is near the size of a tile, a block or a strip, or exceeds all positions. Positions have gaps, so a
+/// window usually has fewer tokens than its width.
 inline lazyprune::attention_variant variant_of(std::size_t number) {
   const std::size_t windows[] = {1, 2, 12, 31, 64, 65, 100, 255, 512, 513, 700, 100000};
   const std::size_t i = number / 3;
@@ -608,7 +609,7 @@ void row_moves() {
   }
   CHECK(again.untouched());
 
-  const guarded<float> none(0, 7);  // no rows at all
+  const guarded<float> none(0, 7);  // a view without rows
   guarded<float> untaken = again;
   backend.copy_rows(from.view(), ids{}, untaken.view(), ids{});
   backend.store_rows(none.view(), ids{}, store, ids{});
@@ -790,23 +791,23 @@ void misfits() {
 
 }  // namespace lazyprune_test::contract
 
-/// PART(name, function of the backend's type) for every part of the contract.
-#define LAZYPRUNE_CONTRACT(PART)                                                                                \
-  PART("matrices with a row reader give what the same numbers in memory give", readers)                         \
-  PART("products with stacked weights, with and without bias, added or not", products)                          \
-  PART("gated products", gated_products)                                                                        \
-  PART("gates of huge numbers are 0 or x, never NaN", gates_at_both_ends)                                       \
-  PART("embedding: the rows of the table, exactly, or times a scale", embedding)                                \
-  PART("rms_norm, also in place", norms)                                                                        \
-  PART("addition of rows", addition)                                                                            \
-  PART("rotation by position", rotation)                                                                        \
-  PART("attention and its probabilities", attention)                                                            \
-  PART("probabilities as one row for all heads, their mean or maximum", reduced_heads)                          \
-  PART("softmax of scores that exp cannot hold", softmax_of_huge_scores)                                        \
-  PART("a long row of equal scores: each key counts the same", equal_scores)                                    \
-  PART("rows are copied, stored and read back by their indices", row_moves)                                     \
-  PART("copies share stored rows until one of them writes, and released rows free their memory", stored_rows)   \
-  PART("a copy of a cache shares its rows until one of them writes", shared_caches)                             \
-  PART("a cache returns what was put into it, until it is truncated", caches)                                   \
-  PART("later operations use reserved memory, it stays allocated, and copies have none of it", reserved_memory) \
+/// Calls PART(name, function) for every part of the contract. The function is a template over the type of the backend.
+#define LAZYPRUNE_CONTRACT(PART)                                                                              \
+  PART("matrices with a row reader give what the same numbers in memory give", readers)                       \
+  PART("products with stacked weights, with and without a bias, stored or added", products)                   \
+  PART("gated products", gated_products)                                                                      \
+  PART("gates of huge numbers are 0 or the number itself, never NaN", gates_at_both_ends)                     \
+  PART("embedding gives the rows of the table, unchanged or times a scale", embedding)                        \
+  PART("rms_norm, also in place", norms)                                                                      \
+  PART("addition of rows", addition)                                                                          \
+  PART("rotation by position", rotation)                                                                      \
+  PART("attention and its probabilities", attention)                                                          \
+  PART("the probabilities of all heads are reduced to one row of means or maxima", reduced_heads)             \
+  PART("softmax of scores whose exp is out of range", softmax_of_huge_scores)                                 \
+  PART("a long row of equal scores: each key counts the same", equal_scores)                                  \
+  PART("rows are copied, stored and read back by their indices", row_moves)                                   \
+  PART("copies share stored rows until one of them writes, and released rows free their memory", stored_rows) \
+  PART("a copy of a cache shares its rows until one of them writes", shared_caches)                           \
+  PART("a cache returns what was put into it, until it is truncated", caches)                                 \
+  PART("operations use reserved memory, which stays allocated and is not copied", reserved_memory)            \
   PART("parts that do not fit together are refused", misfits)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What cpu promises beyond the contract of every backend (tensor_backend.test.cpp). Results are the same bits for any number of threads,
-// with all instruction sets. Scratch memory is kept.
+// Tests what cpu promises beyond the contract of every backend (tensor_backend.test.cpp). Results are the same bits for any number of
+// threads, with all instruction sets. Scratch memory is kept.
 #include <lazyprune/backend/cpu.hpp>
 
 #include <doctest/doctest.h>
@@ -65,7 +65,7 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
 
 }  // namespace
 
-TEST_CASE("the same bits for any number of threads" ON_EVERY_PATH) {
+TEST_CASE("results have the same bits for any number of threads" ON_EVERY_PATH) {
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t rows : {1u, 4u, 17u, 530u}) {
       CAPTURE(rows);
@@ -80,7 +80,7 @@ TEST_CASE("the same bits for any number of threads" ON_EVERY_PATH) {
     }
 }
 
-TEST_CASE("AVX-512, and every better path with `exact`, give the bits of AVX2 for all types of weights and caches") {
+TEST_CASE("AVX-512 gives the bits of AVX2, and so do the paths above it with `exact`, for all types of weights and caches") {
   for (const isa path : every_isa) {
     if (path < isa::avx512 || !has(path)) continue;
     CAPTURE(std::string(name_of(path)));

@@ -18,8 +18,7 @@
 
 using namespace lazyprune_test;
 
-// Attention has many large cases, so all checks are on for them only in a full run. The walk below has all checks on, and takes every value
-// in which the cases differ.
+// The part `attention` has many large cases. Its memory accesses are checked only in a full run. The walk below always checks them.
 #define PART(name, holds)                                                      \
   TEST_CASE("cuda: " name) {                                                   \
     std::optional<unchecked> fast;                                             \
@@ -29,8 +28,8 @@ using namespace lazyprune_test;
 
 LAZYPRUNE_CONTRACT(PART)
 
-// A walk through all combinations of values. It leaves out cases with more multiplications of scores than a limit.
-// $LAZYPRUNE_TEST_ATTENTION_WORK sets another limit, and 4000000000 leaves nothing out.
+// A walk through random combinations of values, until random draws find no new pair of values (attention_walk). It leaves out cases whose
+// scores need more multiplications than a limit. $LAZYPRUNE_TEST_ATTENTION_WORK sets another limit. With 4000000000 no case is left out.
 TEST_CASE("cuda: attention of every shape agrees with the reference") {
   const char* given = std::getenv("LAZYPRUNE_TEST_ATTENTION_WORK");
   const attention_walk walk(given ? std::stoull(given) : in_full() ? 30000000 : 1500000);

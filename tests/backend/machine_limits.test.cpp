@@ -12,7 +12,7 @@
 
 namespace {
 
-/// A folder that stands for / of a process in these control groups.
+/// A folder that stands for the root folder, as a process in these control groups sees it.
 struct emulated_root : lazyprune_test::temporary_folder {
   explicit emulated_root(const std::string& groups) { put("proc/self/cgroup", groups); }
   emulated_root& put(const std::string& name, const std::string& text) {
@@ -25,7 +25,7 @@ struct emulated_root : lazyprune_test::temporary_folder {
 
 }  // namespace
 
-TEST_CASE("the processor quota is the least of the process's control group and its parents") {
+TEST_CASE("the processor quota is the least quota of the process's control group and the group's parents") {
   using lazyprune::processor_quota;
   using lazyprune::usable_processors;
   emulated_root two("0::/user/app\n");

@@ -27,7 +27,7 @@ constexpr double tiny = 1e-15;  // a few roundings of numbers around 1 in double
 
 }  // namespace
 
-TEST_CASE("a product, with a bias, and added to earlier numbers") {
+TEST_CASE("a product is stored, with and without a bias, or added to earlier numbers") {
   backend b;
   const auto w = b.pack(only(stored({1, 2, 3, 4, 5, 6}, 2, 3, dtype::f32)), dtype::f32);
   const auto bias = b.load(only(stored({0.5f, -0.5f}, 1, 2, dtype::f32)));
@@ -49,7 +49,7 @@ TEST_CASE("packing as bf16 rounds; packing as f32 does not") {
   CHECK(b.pack(only(part), dtype::bf16).row(0)[1] == 3.0);
 }
 
-TEST_CASE("a gated product: silu of the first half times the second") {
+TEST_CASE("a gated product is silu of the first half, times the second half") {
   backend b;
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   const auto bias = b.load(only(stored({0, 1}, 1, 2, dtype::f32)));
@@ -60,7 +60,7 @@ TEST_CASE("a gated product: silu of the first half times the second") {
   CHECK(std::abs(out(0, 0) - 7 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
 }
 
-TEST_CASE("a gated product: GELU of the first half, by its definition with tanh") {
+TEST_CASE("a gated product is GELU of the first half, by the definition with tanh, times the second half") {
   backend b;
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   guarded<double> out(1, 1);
@@ -69,7 +69,7 @@ TEST_CASE("a gated product: GELU of the first half, by its definition with tanh"
   CHECK(std::abs(out(0, 0) - 6 * (1 + std::tanh(inner))) <= 16 * tiny);
 }
 
-TEST_CASE("embedding: a row, times the scale") {
+TEST_CASE("embedding gives a row of the table, times the scale") {
   backend b;
   const auto table = b.pack(only(stored({1, 2, 3, 4}, 2, 2, dtype::f32)), dtype::f32);
   guarded<double> out(1, 2);
@@ -77,7 +77,7 @@ TEST_CASE("embedding: a row, times the scale") {
   CHECK(values(out) == std::vector<double>{4.5, 6});
 }
 
-TEST_CASE("rms_norm: 3 and 4 have the mean square 12.5") {
+TEST_CASE("rms_norm divides by the root of mean square plus epsilon; 3 and 4 have the mean square 12.5") {
   backend b;
   guarded<double> out(1, 2);
   const auto weight = b.load(only(stored({1, 10}, 1, 2, dtype::f32)));
@@ -86,7 +86,7 @@ TEST_CASE("rms_norm: 3 and 4 have the mean square 12.5") {
   CHECK(std::abs(out(0, 1) - 8) <= 16 * tiny);
 }
 
-TEST_CASE("rotation: a quarter turn at position 1 of pairs half a head apart, in each head; a pair of frequency 0 does not change") {
+TEST_CASE("rotation to position 1 turns the pairs half a head apart by a quarter, in each head, but not a pair of frequency 0") {
   backend b;
   const std::vector<double> frequencies{std::numbers::pi / 2, 0};
   const auto rope = b.make_rope(frequencies, 2.0, 3);
@@ -121,7 +121,7 @@ TEST_CASE("attention leaves out later and pruned tokens, and heads share a key/v
   CHECK(probe.untouched());
 }
 
-TEST_CASE("attention in a window of positions, and with another scale and a soft cap") {
+TEST_CASE("attention can have a window of positions, another scale and a soft cap") {
   backend b;
   backend::kv_layer kv(1, 1);
   append(b, kv, guarded<double>(4, 1, std::vector<float>{3, -1, 2, 8}).view(),

@@ -16,7 +16,7 @@
 
 namespace lazyprune_test {
 
-/// Normally distributed numbers, the same for the same seed and count.
+/// Returns normally distributed numbers. The same seed and count give the same numbers.
 inline std::vector<float> normal_floats(std::size_t count, std::uint32_t seed, float deviation = 1.0f) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0f, deviation);
@@ -46,7 +46,7 @@ class stored {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads matrices of this many rows that are stored in reverse order, the last row first.
+/// Reads matrices of `rows` rows that are stored in reverse order, with the last row first.
 class rows_from_the_end final : public lazyprune::row_reader {
  public:
   explicit rows_from_the_end(std::size_t rows) : rows_(rows) {}
@@ -139,7 +139,7 @@ struct attention_sample {
   std::size_t kv_width() const { return shape.kv_heads * shape.head_dim; }
   lazyprune::attention_rows what() const { return {shape, rows, active, slots}; }
 
-  /// The cache, filled in three steps.
+  /// Returns a cache that was filled in three steps.
   template <class Backend>
   typename Backend::kv_layer cache(Backend& backend) const {
     using scalar = typename Backend::scalar;
@@ -163,8 +163,9 @@ struct attention_sample {
   std::vector<float> v;  // (total, kv_heads * head_dim)
 };
 
-/// few_against_many returns the largest difference between attention of all rows in one call and of `few_rows` rows in each call. Values
-/// and scores are up to 5, and each way has some hundred roundings of 2^-24. So the allowed difference is `together_or_not`.
+/// few_against_many computes attention of all rows in one call, and then of `few_rows` rows in each call. It returns the largest difference
+/// between the two results. Values and scores are up to 5, and each of the two results has some hundred roundings of 2^-24. So the allowed
+/// difference is `together_or_not`.
 inline constexpr double together_or_not = 2e-5;
 template <class Backend>
 double few_against_many(Backend& backend, const attention_sample& s, std::size_t few_rows) {

@@ -36,7 +36,7 @@ TEST_CASE("all f16 and all bf16 numbers are read with their IEEE value") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("bf16: every number survives the way to float and back") {
+TEST_CASE("every bf16 number is the same after conversion to float and back") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float value = float_of_bf16(static_cast<std::uint16_t>(bits));
@@ -46,7 +46,7 @@ TEST_CASE("bf16: every number survives the way to float and back") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("bf16: rounds to the nearest, ties to even") {
+TEST_CASE("a float is rounded to the nearest bf16 number, ties to even") {
   int wrong = 0;
   for (std::uint32_t low = 0x3f80; low < 0x4080; ++low) {  // two binades
     const float a = float_of_bf16(static_cast<std::uint16_t>(low)), b = float_of_bf16(static_cast<std::uint16_t>(low + 1));
@@ -61,7 +61,7 @@ TEST_CASE("bf16: rounds to the nearest, ties to even") {
   CHECK(std::isnan(float_of_bf16(bf16_of_float(std::bit_cast<float>(0x7f80'0001u)))));  // a payload that truncation would lose
 }
 
-TEST_CASE("widening some numbers of an unaligned tensor") {
+TEST_CASE("some numbers of an unaligned tensor are widened") {
   std::vector<std::byte> bytes(1 + 4 * 4);
   const auto put = [&](std::size_t at, std::uint32_t bits, std::size_t size) { std::memcpy(bytes.data() + 1 + at, &bits, size); };
   std::vector<double> out(2);
@@ -81,7 +81,7 @@ TEST_CASE("widening some numbers of an unaligned tensor") {
   CHECK(out == std::vector<double>{-2, 0.5});
 }
 
-TEST_CASE("some numbers of a row, in place or by a reader") {
+TEST_CASE("some numbers of a row are found in place, or read by a reader") {
   struct doubled final : row_reader {
     void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
       std::vector<float> numbers(count);
@@ -107,7 +107,7 @@ TEST_CASE("some numbers of a row, in place or by a reader") {
   CHECK(room[299] == 2 * 599);
 }
 
-TEST_CASE("names and sizes") {
+TEST_CASE("types have names and sizes") {
   CHECK(name_of(dtype::f32) == "f32");
   CHECK(name_of(dtype::f16) == "f16");
   CHECK(name_of(dtype::bf16) == "bf16");

@@ -13,7 +13,7 @@ namespace lazyprune_test {
 struct tested_cpu : lazyprune::cpu {
   explicit tested_cpu(const lazyprune::execution& e = {}) : cpu(tested_execution(e)) {}
 
-  /// Whether products with bf16 weights, keys and values round the other operand to bf16.
+  /// Returns true if products with bf16 weights, keys or values round the other operand to bf16.
   bool rounds() const { return instructions() >= lazyprune::isa::avx512_bf16; }
 };
 

@@ -24,17 +24,17 @@ SAVED = "(waiting if to == lp.WAITING else store)[slot] ="
 NAN = ("evidence: data: ", "NaN at position ")
 SHOWN = "np.ascontiguousarray(p[-1], np.float32)"
 
-# Each key is a mistake in the guide's words. Each run has the texts that plant the mistake, the number of tokens in a chunk, the texts that
-# must be seen, and the texts that must not. The texts are looked for in the output of the engine and of `compare --against`. A tuple of
-# texts (an error's place and values) must be in one line. A text that begins with "ids" says whether the engine's token ids are those of
-# the correct engine.
+# Each key is a mistake in the guide's words. Its value is a list of runs of the engine. Each run has the texts that plant the mistake, the
+# number of tokens in a chunk, the texts that must be seen, and the texts that must not be seen. They are looked for in the output of the
+# engine and of `compare --against`. A tuple of texts (an error's place and values) must be in one line. A text that begins with "ids" says
+# whether the engine's token ids are those of the correct engine.
 MISTAKES = {
     "spills are not saved": [
         ([(SAVED, "_ =")], 0, ["after 1 line", NAN], []),
         ([(SAVED, "_ =")], 23, ["after 0 lines", NAN], []),
         ([(SAVED, "_ ="), ("np.nan", "0.0")], 0, ["step 1, layer 4: another selection than the scores imply"], [NAN]),
     ],
-    "rows that wait go into the store: `to` is not looked at": [([(SAVED, "store[slot] =")], 23, ["after 0 lines", NAN], [])],
+    "waiting rows are saved in the store, because `to` is ignored": [([(SAVED, "store[slot] =")], 23, ["after 0 lines", NAN], [])],
     "keys are written at the row's index, not at its position": [
         ([("values[layer, plan.rows]", "values[layer, np.arange(len(plan.rows))]"), ("keys[layer, plan.rows]", "keys[layer, np.arange(len(plan.rows))]")],
          0, [NAN], []),
@@ -47,17 +47,17 @@ MISTAKES = {
            "np.arange(len(plan.active))[None, None, :] > (len(plan.active) - len(plan.rows) + np.arange(len(plan.rows)))[first:, None, None]")],
          0, ["ids alike", "step 1, layer 4: another selection than the scores imply"], []),
     ],
-    "a row's input is saved, not what the layer put out": [
+    "a row's input is saved, not the layer's output for it": [
         ([('reshape(-1, c["hidden_size"])\n', 'reshape(-1, c["hidden_size"])\n        before = x.copy()\n'),
           ("origin == lp.WAITING else x)[row]", "origin == lp.WAITING else before)[row]")],
          0, ["ids begin alike", "step 1, layer 4: another selection than the scores imply"], []),
     ],
     "a chunk was begun with an output": [
         ([("lp.PREFILL, 0)", "lp.PREFILL, 1)")], 0, ["\nalike\n"], []),
-        ([("lp.PREFILL, 0)", "lp.PREFILL, 1)")], 23, ["step 0, layer 2: another selection than the scores imply", "are kept in their place"],
+        ([("lp.PREFILL, 0)", "lp.PREFILL, 1)")], 23, ["step 0, layer 2: another selection than the scores imply", "are kept instead"],
          ["are left out"]),
     ],
-    "logits are shown in the place of probabilities": [
+    "logits are shown instead of probabilities": [
         ([("np.exp(np.where(hidden, -np.inf, np", "np.exp(np.where(hidden, -np.inf, z := np"), (SHOWN, "np.ascontiguousarray(z[-1], np.float32)")],
          0, [("evidence: data: ", "found -")], []),
     ],

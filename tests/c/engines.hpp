@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs engines that use the C library, and compares them with `lazyprune run`, on 10 of the bundled prompts (20 in full). Both must keep
-// the same tokens if the prompt is read at once, in chunks, or from a fork.
+// Runs engines that use the C library, and compares them with `lazyprune run`, on 10 of the bundled prompts (20 in full mode). The engine
+// and the program must keep the same tokens, whether the prompt is read at once, in chunks, or from a fork.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,8 +21,8 @@ namespace engines {
 
 using json = nlohmann::json;
 
-/// The number of tokens at the end of each prompt that are read. Whole prompts take minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS overrides this
-/// number.
+/// Returns how many tokens of each prompt are read: those at its end, because whole prompts take minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS
+/// overrides this number.
 inline std::size_t prompt_tokens() {
   const char* given = std::getenv("LAZYPRUNE_TEST_PROMPT_TOKENS");
   return given ? std::stoul(given) : 120;
@@ -57,7 +57,7 @@ using way = std::vector<std::string>;
 inline const std::array<way, 4> ways{way{}, way{"chunk", "37"}, way{"fork", "90"}, way{"chunk", "23", "fork", "61"}};
 inline constexpr const char* tokens = "4";
 
-/// The token ids as the engines read them, separated by spaces.
+/// Writes the token ids as the engines read them, separated by spaces.
 inline void write_ids(const std::string& file, std::string ids) {
   std::ranges::replace(ids, ',', ' ');
   write_file(file, ids);

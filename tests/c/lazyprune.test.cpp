@@ -689,7 +689,7 @@ TEST_CASE("wrong policies and options are refused") {
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == complaint_at("schedule: keep", {", found null"}));
 }
 
-TEST_CASE("a schedule with `after` is called only there, and is allowed in a model whose layers see windows") {
+TEST_CASE("a schedule with `after` is called only after those layers, and may be used in a model with sliding windows") {
   static std::vector<std::uint32_t> asked;
   const registry_handle registry = new_registry();
   lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
@@ -1033,8 +1033,8 @@ TEST_CASE("tokens with a score of +infinity stay within the budget, and NaN is l
 }
 
 TEST_CASE("steps may come in any order") {
-  // Runs a decode step first, then a chunk after a finished prompt. Adopts tokens after other tokens and after a chunk. Compares all with
-  // C++.
+  // Runs a decode step first, then a chunk after a finished prompt. Adopts tokens after other tokens and after a chunk. Compares all
+  // results with those of C++.
   pair_of_sessions sessions = both("lazyllm --stages 2:0.5");
   sessions.step({1, phase::decode});
   sessions.step({9, phase::prefill, 1});
@@ -1130,7 +1130,7 @@ TEST_CASE("sessions that share a scratch outlive its handle") {
   }
 }
 
-TEST_CASE("the test runs with the library that it should") {
+TEST_CASE("the test runs with the grown library if LAZYPRUNE_GROWN is set, else with the library of this build") {
   lazyprune_request request[8] = {LAZYPRUNE_REQUEST};
   request[0].tokens = 1;
   request[0].outputs = 1;
@@ -1142,7 +1142,7 @@ TEST_CASE("the test runs with the library that it should") {
         (std::getenv("LAZYPRUNE_GROWN") ? LAZYPRUNE_OK : LAZYPRUNE_UNSUPPORTED));
 }
 
-TEST_CASE("versions") {
+TEST_CASE("the library has the version and the ABI of the header") {
   CHECK(std::string(lazyprune_version()) == LAZYPRUNE_VERSION_STRING);
   CHECK(lazyprune_abi() == LAZYPRUNE_ABI);
 }

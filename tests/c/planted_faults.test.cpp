@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<std::string> flags{"--stages", "2:0.5,4:0.5"};
 
-/// The trace that an engine writes for the end of a bundled prompt.
+/// Runs an engine on the end of a bundled prompt and writes its trace to `file`.
 void write_trace(const std::string& file, const std::string& engine, const std::string& policy = "custom --stages 2:0.5,4:0.5",
                  const std::vector<std::string>& more = {"full"}) {
   static const std::string prompt = prompts_as_ids().at(3);
@@ -42,7 +42,7 @@ void named(const std::string& file, const std::string& text) {
   }
 }
 
-/// The line of the verdict that begins with `start`.
+/// Returns the line of the verdict that begins with `start`.
 std::string line(const program_result& result, const std::string& start) {
   for (const std::string& text : lines_of(result.out))
     if (text.starts_with(start)) return text;
@@ -51,7 +51,7 @@ std::string line(const program_result& result, const std::string& start) {
 
 }  // namespace
 
-TEST_CASE("an engine without a fault is alike, whatever its trace records") {
+TEST_CASE("an engine without a fault passes, whatever its trace records") {
   const temporary_folder files;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"full"}, {}, {"full", "chunk", "30"}, {"fused"}}) {
     write_trace(files / "t", LAZYPRUNE_C_ENGINE, "custom --stages 2:0.5,4:0.5", more);
@@ -62,15 +62,17 @@ TEST_CASE("an engine without a fault is alike, whatever its trace records") {
       CHECK(result.out.find("\nalike\n") != std::string::npos);
       const bool full = !more.empty() && more.front() == "full";
       CHECK(line(result, "selection: ") ==
-            "selection: what the " + std::string(full ? "trace's" : "reference's") + " scores imply, in 5 of 5 steps");
-      CHECK(line(result, "scores: ") == (full ? "scores: the reference's, at 10 layers of steps" : "scores: not in the trace"));
-      CHECK(line(result, "logits: ").find(full ? "follow from the plan in 5 steps" : "a shifted position or a permuted slot is not seen") !=
+            "selection: follows from the " + std::string(full ? "trace's" : "reference's") + " scores in 5 of 5 steps");
+      CHECK(line(result, "scores: ") == (full ? "scores: agree with the reference's in all 10 layers compared"
+                                              : "scores: not compared: the trace has none, or its plan differs from the reference's"));
+      CHECK(line(result, "logits: ")
+                .find(full ? "follow from the plan in 5 steps" : "a shifted position or a permuted slot would not be seen") !=
             std::string::npos);
     }
   }
 }
 
-TEST_CASE("a dropped early key") {
+TEST_CASE("compare names a dropped early key") {
   const temporary_folder files;
   write_trace(files / "t", planted("dropped_early_key"));
   named(files / "t", "step 1, layer 0: a dropped early key\n");
@@ -80,10 +82,10 @@ TEST_CASE("a dropped early key") {
   CAPTURE(result.out);
   CHECK(result.code == 2);
   CHECK(result.out.find("logits: do not follow from the plan, first at step 1, by ") != std::string::npos);
-  CHECK(result.out.find("  a dropped early key: tokens that were put aside are not attended to") != std::string::npos);
+  CHECK(result.out.find("  a dropped early key: stored tokens are not attended to") != std::string::npos);
 }
 
-TEST_CASE("a shifted position") {
+TEST_CASE("compare names a shifted position") {
   const temporary_folder files;
   for (const auto& [name, text] :
        {std::pair("next_position", "rotated one place too far"), std::pair("last_position", "rotated by the text's last position")}) {
@@ -95,15 +97,14 @@ TEST_CASE("a shifted position") {
     CHECK(result.out.find("  a shifted position: rows that come back are " + std::string(text)) != std::string::npos);
 
     write_trace(files / "t", planted(name), "custom --stages 2:0.5,4:0.5", {});
-    CHECK(against(files / "t", {"--force-plan"}).out.find("without them a shifted position or a permuted slot is not seen") !=
-          std::string::npos);
+    CHECK(against(files / "t", {"--force-plan"}).out.find("a shifted position or a permuted slot would not be seen") != std::string::npos);
   }
 }
 
-TEST_CASE("a permuted slot") {
+TEST_CASE("compare names a permuted slot") {
   const temporary_folder files;
-  for (const auto& [name, text] : {std::pair("reversed_slots", "rows that come back are each other's, in reverse order"),
-                                   std::pair("reversed_spills", "rows are put aside in each other's slots, in reverse order")}) {
+  for (const auto& [name, text] : {std::pair("reversed_slots", "rows that come back get each other's contents, in reverse order"),
+                                   std::pair("reversed_spills", "rows are stored in each other's slots, in reverse order")}) {
     write_trace(files / "t", planted(name));
     const program_result result = against(files / "t", {"--force-plan"});
     CAPTURE(result.out);
@@ -113,31 +114,31 @@ TEST_CASE("a permuted slot") {
   }
 }
 
-TEST_CASE("a token computed twice") {
+TEST_CASE("compare names a token computed twice") {
   const temporary_folder files;
   write_trace(files / "t", planted("computed_twice"));
   named(files / "t", "step 1, layer 0: a token computed twice\n    positions 5 (1) are computed: this layer has their keys\n");
 }
 
-TEST_CASE("a lost revival") {
+TEST_CASE("compare names a lost revival") {
   const temporary_folder files;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"full"}, {}}) {
     write_trace(files / "t", LAZYPRUNE_C_ENGINE, "custom --stages 2:0.5,4:0.5 --store none", more);
     named(files / "t", ": a lost revival\n");
-    named(files / "t", "were put aside in an earlier step, are wanted here, and are left out\n");
+    named(files / "t", "were stored in an earlier step, are selected here, and are left out\n");
   }
 }
 
-TEST_CASE("scores of another layer") {
+TEST_CASE("compare names scores of another layer") {
   const temporary_folder files;
   write_trace(files / "t", planted("stale_scores"));
-  named(files / "t", "scores: others than the reference's, first at step 0, layer 1, most at position ");
-  named(files / "t", ": scores of another layer, those of layer 0\n");
-  CHECK(line(against(files / "t"), "selection: ").find("what the trace's scores imply") != std::string::npos);
+  named(files / "t", "scores: differ from the reference's, first at step 0, layer 1. The largest difference is at position ");
+  named(files / "t", ". Cause: scores of another layer, those of layer 0\n");
+  CHECK(line(against(files / "t"), "selection: ").find("follows from the trace's scores") != std::string::npos);
 
   write_trace(files / "t", planted("stale_scores"), "custom --stages 2:0.5,4:0.5", {});
   named(files / "t", "step 0, layer 2: scores of another layer\n");
-  named(files / "t", "the scores after layer 0 keep just these\n");
+  named(files / "t", "the scores after layer 0 would keep exactly the tokens that the trace kept\n");
 }
 
 TEST_CASE("a trace that cannot be replayed gets one line") {

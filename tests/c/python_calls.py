@@ -28,8 +28,9 @@ LAYERS = 4
 
 
 def expect(fact, what):
+    """Ends the test with an error if `fact` is false. `what` names what was checked."""
     if not fact:
-        sys.exit(f"python_calls: {what}")
+        sys.exit(f"python_calls: not as expected: {what}")
 
 
 def is_at(fault, place, *values):
@@ -42,13 +43,13 @@ def fails(code, place, call, *values):
     try:
         call()
     except lp.Error as fault:
-        expect(fault.code == code and is_at(fault, place, *values), f"expected code {code} at {place!r} with {values}, found {fault.code} {fault}")
+        expect(fault.code == code and is_at(fault, place, *values), f"an error with code {code} at {place!r} with {values}, found {fault.code} {fault}")
     else:
         sys.exit(f"python_calls: expected an error at {place!r}")
 
 
 def drive(session, tokens, phase=lp.PREFILL, outputs=1, show=None):
-    """One step with made-up evidence. Returns the active positions of each layer."""
+    """Runs one step with made-up evidence. Returns the active positions of each layer."""
     session.check(tokens, phase, outputs=outputs)
     active = []
     for layer in range(session.begin(tokens, phase, outputs=outputs)):
@@ -57,7 +58,7 @@ def drive(session, tokens, phase=lp.PREFILL, outputs=1, show=None):
         active.append(plan.active.tolist())
         expect(session.pages(2).tolist() == sorted({t // 2 for t in active[-1]}), "pages")
         expect(len(plan.origin) == len(plan.index) == len(plan.rows), "a source for each row")
-        expect(plan.finish == (outputs if layer == LAYERS - 1 else len(plan.rows)), "all rows are finished, but in the last layer the outputs")
+        expect(plan.finish == (outputs if layer == LAYERS - 1 else len(plan.rows)), "finish: all rows, and in the last layer the outputs")
         spills = session.leave(plan.wants, **(show(plan, session.state.known) if plan.wants else {}))
         for row, _, origin, to in spills:
             expect(to in (lp.STORED, lp.WAITING) and (origin == lp.WAITING or row < len(plan.rows)), "where spills go")
@@ -105,7 +106,7 @@ def main():
     except TypeError as fault:
         expect("outputs" in str(fault), "outputs have no default")
     else:
-        sys.exit("python_calls: expected a TypeError where outputs are not said")
+        sys.exit("python_calls: expected a TypeError if outputs are missing")
     expect(document.state.waiting == 12, "rows that wait")
     question = document.clone()
     del document, scratch
@@ -140,7 +141,7 @@ def main():
     again.take_over(other)
     expect(again.state.waiting == 5, "taken over")
 
-    # These are whole numbers that ctypes would truncate.
+    # Passes whole numbers that ctypes would truncate.
     for wrong in (2**32 + 6, -1):
         fails(1, "layers", lambda: library.session("dense", wrong), "0 to 4294967295", wrong)
         fails(1, "position", lambda: again.token(wrong), "0 to 4294967295", wrong)
@@ -210,7 +211,7 @@ def main():
     except TypeError as fault:
         expect("found attention" in str(fault), "the name of the wrong field")
     else:
-        sys.exit("python_calls: expected a TypeError of a field that there is not")
+        sys.exit("python_calls: expected a TypeError for an unknown field")
     tensors = []
     if torch:
         tensors = [{"data": torch.from_numpy(good)}, {"data": torch.from_numpy(good).clone().requires_grad_()}]
@@ -299,7 +300,7 @@ def main():
         try:
             drive(session, 8, show=attention)
         except kind as fault:
-            expect(is_at(fault, *said) if isinstance(said, tuple) else str(fault) == said, f"expected {said!r}, found {fault}")
+            expect(is_at(fault, *said) if isinstance(said, tuple) else str(fault) == said, f"the error {said!r}, found {fault}")
         else:
             sys.exit(f"python_calls: expected {kind.__name__} under {policy}")
         fails(2, "session: finish", session.finish, "abandon() or reset()")

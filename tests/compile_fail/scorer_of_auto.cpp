@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // error: Scorer takes several views: its score must take exactly one view type, not auto and not evidence of any kind
-// A session and an any_session of such a scorer add no other errors.
+// A session and an any_session with this scorer add no other errors.
 #include <lazyprune/session/any_session.hpp>
 
 #include "parts.hpp"

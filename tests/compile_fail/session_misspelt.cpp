@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // error: Scorer needs: void score(const attention_view&, std::span<float>) const
-// A session and an any_session of wrong parts add no other errors.
+// A session and an any_session with a wrong part add no other errors.
 #include <lazyprune/session/any_session.hpp>
 
 #include "parts.hpp"

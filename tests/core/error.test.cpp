@@ -28,7 +28,7 @@ TEST_CASE("an error gives its fields and its code") {
   CHECK_THROWS_AS(throw error("a", "b", "c"), std::runtime_error);
 }
 
-TEST_CASE("an error in the contents of a file names the file first and keeps its fields") {
+TEST_CASE("an error that is reported for another file names that file first and keeps the other fields") {
   const error outer("a.json", error("--stages", "stage 2", "a layer", "x", error_code::unsupported));
   CHECK(std::string(outer.what()) == "a.json: --stages: stage 2: expected a layer, found x");
   CHECK(outer.file() == "a.json");

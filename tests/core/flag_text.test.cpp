@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("a text is a number only as a whole") {
+TEST_CASE("a text counts as a number only if all of it is one") {
   CHECK(number_in<std::uint32_t>("0") == 0u);
   CHECK(number_in<std::uint32_t>("4294967295") == 4294967295u);
   for (const char* bad : {"", " ", "4294967296", "-1", "+1", " 1", "1 ", "1x", "0x10", "1.0", "1e3"}) {

@@ -7,8 +7,8 @@
 
 using namespace lazyprune;
 
-TEST_CASE("reduce_heads gives the mean, summed in double and rounded once, or the maximum") {
-  // 2^24 + 1 + 1 is 2^24 in float, in any order of the additions, and 2^24 + 2 in double.
+TEST_CASE("reduce_heads gives the maximum, or the mean, which is summed in double and rounded once") {
+  // Added from left to right, 2^24 + 1 + 1 is 2^24 in float and 2^24 + 2 in double.
   const std::size_t n = 200, stride = 203;
   std::vector<float> heads(3 * stride, -7.0f);
   std::vector<position> active(n);

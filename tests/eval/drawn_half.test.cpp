@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("half of the samples; of an odd number, one more") {
+TEST_CASE("half of the samples are drawn; of an odd number, the larger half") {
   for (const std::size_t size : {0u, 1u, 2u, 5u, 6u, 143u}) {
     CAPTURE(size);
     const std::vector<bool> drawn = drawn_half(size);
@@ -17,7 +17,7 @@ TEST_CASE("half of the samples; of an odd number, one more") {
   }
 }
 
-TEST_CASE("both halves contain all of several repeating lengths") {
+TEST_CASE("if lengths repeat with a period, both halves contain every length") {
   for (const std::size_t period : {2u, 3u, 6u}) {
     CAPTURE(period);
     const std::vector<bool> drawn = drawn_half(48);

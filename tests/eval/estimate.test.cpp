@@ -17,7 +17,7 @@ TEST_CASE("a mean is in its interval, which is a point if all samples are equal"
   CHECK(estimate_of(std::vector<double>{4, 4, 4}) == estimate{4, {4, 4}});
 }
 
-TEST_CASE("a ratio is of the sums, and samples are drawn in pairs") {
+TEST_CASE("a ratio is the ratio of the sums, and the two numbers of a sample are drawn together") {
   const std::vector<double> lower{1, 10, 100};
   std::vector<double> upper;
   for (const double l : lower) upper.push_back(2 * l);

@@ -37,11 +37,11 @@ TEST_CASE("equal logits agree and have a divergence of exactly 0") {
   CHECK(found.loss == found.dense_loss);
 }
 
-TEST_CASE("among equal logits the lower id is the likeliest; the divergence may be large") {
+TEST_CASE("among equal logits the lower id counts as the likeliest; the divergence may be large") {
   CHECK(fidelity_of(std::array<float, 3>{1, 1, 0}, std::array<float, 3>{2, 1, 2}, 0).agrees);
   CHECK_FALSE(fidelity_of(std::array<float, 3>{1, 1, 0}, std::array<float, 3>{1, 2, 2}, 0).agrees);
   const step_fidelity far = fidelity_of(std::array<float, 2>{2000, 0}, std::array<float, 2>{0, 3000}, 0);
-  CHECK(far.kl == 3000.0);  // the pruned model gives exp(-3000) to the token with all probability
+  CHECK(far.kl == 3000.0);  // token 0 has all probability in the dense model, and exp(-3000) in the pruned one
   CHECK(far.dense_loss == 0.0);
   CHECK(far.loss == 3000.0);
 }

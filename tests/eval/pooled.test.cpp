@@ -45,7 +45,7 @@ TEST_CASE("a single run stays as it is") {
   CHECK(one.score == 1.0);
 }
 
-TEST_CASE("several runs have the means of their scores and costs") {
+TEST_CASE("several runs of one sample are pooled: their scores and costs become the means") {
   const std::vector<eval_prediction> runs{prediction("right", 1, 4), prediction("wrong", 2, 5), prediction("right", 3, 7)};
   const pooled_prediction all = pooled(qasper, runs);
   CHECK(all.score == doctest::Approx(2.0 / 3).epsilon(1e-14));
@@ -61,7 +61,7 @@ TEST_CASE("several runs have the means of their scores and costs") {
   CHECK(all.prediction == expected);
 }
 
-TEST_CASE("values that some run lacks are left out") {
+TEST_CASE("a value is left out if at least one run lacks it") {
   std::vector<eval_prediction> runs{prediction("right", 1, 4), prediction("right", 1, 4)};
   runs[0].cost->ttft_s.reset();
   runs[1].cost->total_s.reset();

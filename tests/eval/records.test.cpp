@@ -49,7 +49,7 @@ TEST_CASE("a LongBench sample") {
                                                                .language = "en"}});
 }
 
-TEST_CASE("a RULER sample: the beginning of its answer follows the prompt, after the chat format") {
+TEST_CASE("a RULER sample: its answer_prefix follows the prompt, after the chat format") {
   const auto whole = samples(R"({"index": 3, "input": "text", "outputs": ["1", "2"], "length": 9})");
   REQUIRE(whole.size() == 1);
   CHECK(
@@ -84,7 +84,7 @@ TEST_CASE("bad lines are reported with their place, and the others are read") {
   CHECK(refused.code == error_code::bad_input);
 }
 
-TEST_CASE("a sample that cannot be used is a bad line, too") {
+TEST_CASE("a sample that the caller's check refuses is a bad line, too") {
   const temporary_folder folder;
   const auto check = [](const eval_sample& sample, const json_value& record) {
     if (sample.answers.empty()) throw error(record.file(), record.place(), "an answer", "none");
@@ -100,7 +100,7 @@ TEST_CASE("a sample that cannot be used is a bad line, too") {
   CHECK(error_of([&] { read_samples(again, {}, check); }) == at(file + ": line 2"));
 }
 
-TEST_CASE("LongBench predictions, and RULER's") {
+TEST_CASE("predictions of LongBench and of RULER") {
   CHECK(predictions(R"({"pred": "p", "answers": ["a"], "all_classes": null, "length": 5})") ==
         std::vector<eval_prediction>{{.text = "p", .answers = {"a"}, .all_classes = {}, .length = 5, .id = "", .cost = {}}});
   const auto ruler =
@@ -155,7 +155,7 @@ TEST_CASE("real records" NEEDS("data")) {
   }
 }
 
-TEST_CASE("a file of predictions: bad lines are reported and skipped, or thrown") {
+TEST_CASE("a file of predictions: bad lines are reported and skipped, or their error is thrown") {
   const temporary_folder folder;
   const auto path = folder.write("p.jsonl", R"({"pred": "Paragraph 3", "answers": ["Paragraph 3"]})"
                                             "\n{}\n"

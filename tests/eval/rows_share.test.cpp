@@ -5,7 +5,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("the mean over layers of the share of active tokens") {
+TEST_CASE("rows_share is the mean over the layers of the share of active tokens") {
   CHECK(rows_share({}, 6) == 1.0);
   CHECK(rows_share({{3, 0.3}, {5, 0.1}}, 6) == doctest::Approx((3 + 2 * 0.3 + 0.03) / 6).epsilon(1e-12));
   CHECK(rows_share({{0, 0.7}}, 6) == doctest::Approx(0.7).epsilon(1e-12));

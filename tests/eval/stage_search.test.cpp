@@ -12,7 +12,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// Returns the share of tokens active after each layer but the last.
+/// Returns the share of tokens that are active after each layer but the last.
 std::vector<double> active_after(const stages& when, layer_id layers) {
   std::vector<double> active;
   double now = 1;
@@ -79,7 +79,7 @@ TEST_CASE("the search finds stages that leave each layer just what it needs") {
   CHECK(found({0, 0, 0, 0, 0}) == "1:0.05,2:0.05,3:0.05,4:0.05,5:0.05");
   CHECK(found({1, 1, 1, 1, 1}) == "");
   CHECK(found({0.7, 0.7, 0.7, 0.35, 0.35}) == "1:0.7,4:0.5");
-  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // every other layer is tried first
+  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // every second layer is tried first
 }
 
 TEST_CASE("a loss up to the bound is allowed, and the search finds the best stages on the grid, or nearly") {
@@ -107,7 +107,7 @@ TEST_CASE("a greedy first stage is softened if an exchange leaves fewer rows") {
   CHECK(result.trail[result.best].rows == doctest::Approx((1 + 0.7 + 2 * 0.21) / 4).epsilon(1e-12));
 }
 
-TEST_CASE("nothing is evaluated twice, nor what prunes harder than a failure; the dense model comes first") {
+TEST_CASE("no stages are evaluated twice, or if they prune harder than stages that failed; the dense model comes first") {
   std::vector<std::string> asked;
   const auto score = weighted({4, 2, 1, 1, 1});
   const stage_search_result result = stage_search{}(6, [&](const stages& when) {
@@ -131,7 +131,7 @@ TEST_CASE("nothing is evaluated twice, nor what prunes harder than a failure; th
   CHECK(stage_search{}(6, score) == result);  // a second search gives the same result
 }
 
-TEST_CASE("no more stages than allowed, and still the best of these, or nearly") {
+TEST_CASE("the search uses no more stages than allowed, and finds the best of them, or nearly") {
   const auto score = all_or_nothing({0.9, 0.63, 0.31});
   const auto stages_tried = [](const stage_search_result& result) {
     std::size_t most = 0;
@@ -166,7 +166,7 @@ TEST_CASE("a loss that the caller returns decides, whatever the score is") {
   CHECK(none.trail.size() > 1);
 }
 
-TEST_CASE("stages that a failure rules out are not evaluated: where later stages can begin") {
+TEST_CASE("first_after says after which layers stages can still hold when others have failed") {
   const stage_search how, some{.after = std::vector<layer_id>{2, 5}};
   CHECK(how.first_after({{2, 0.9}}, 6) == 3);
   CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // stages with larger shares after this layer might hold

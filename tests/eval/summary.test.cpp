@@ -71,7 +71,7 @@ TEST_CASE("a summary has costs if every prediction has them") {
   CHECK(summary.usage == std::vector<std::vector<double>>{{1.0, 0.05}, {1.0, 1.0}});
   CHECK(summary.peak_bytes == 30'000);
 
-  // Times are over the predictions that have them.
+  // Times are means over the predictions that have times.
   all[0].cost->dense_ttft_s.reset();
   summary = summary_of(question_task, "m", all);
   CHECK(summary.ttft_s->mean == 2);

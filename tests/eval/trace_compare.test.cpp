@@ -121,7 +121,7 @@ TEST_CASE("random traces differ where one list was changed") {
   }
 }
 
-TEST_CASE("a margin below 1e-6 in one of the two explains different active tokens") {
+TEST_CASE("a margin below 1e-6 in one of the two traces explains different active tokens") {
   const auto with_margins = [](std::optional<double> a, std::optional<double> b) {
     const trace left = changed([&](trace& t) { t[1].margin = {a}; });
     const trace right = changed([&](trace& t) { t[1].margin = {b}, t[1].layers[1].active = {2, 3}; });
@@ -136,9 +136,9 @@ TEST_CASE("a margin below 1e-6 in one of the two explains different active token
   CHECK_FALSE(with_margins({}, {}).first->explained());
   CHECK_FALSE(with_margins(0, 0).alike);  // explained, but still different
 
-  CHECK(with_margins(9e-7, 1).text().find("9e-07 in A, 1 in B: below 1e-06, rounding can explain it") != std::string::npos);
+  CHECK(with_margins(9e-7, 1).text().find("9e-07 in A, 1 in B: below 1e-06, so rounding can explain it") != std::string::npos);
   CHECK(with_margins(0.5, {}).text().find("0.5 in A, not recorded in B: not below 1e-06") != std::string::npos);
-  CHECK(with_margins({}, {}).text().find("not recorded in A, not recorded in B: unknown if below") != std::string::npos);
+  CHECK(with_margins({}, {}).text().find("not recorded in A, not recorded in B: perhaps below") != std::string::npos);
 
   // A close choice explains what it decides. It does not explain different tokens before it, or different rows of the same active tokens.
   CHECK_FALSE(compare_traces(small(), changed([](trace& t) { t[1].layers[0].active = {1, 2, 3}; })).first->explained());
@@ -169,8 +169,8 @@ TEST_CASE("logits: how far they differ, at which step, and whether that is too f
   CHECK(before.text() ==
         "different: the traces differ first at step 1, layer 0: active\n"
         "  positions only in A: 0-2 (3); only in B: none\n"
-        "  margin of the choice that led here: not recorded in A, not recorded in B: unknown if below 1e-06, where rounding could explain "
-        "it\n"
+        "  margin of the choice that led here: not recorded in A, not recorded in B: perhaps below 1e-06; below that, rounding could "
+        "explain it\n"
         "  steps that agree before it: 1 of 3; what comes later may follow from it\n"
         "logits: 0.5 apart at most (step 2), tolerance 1; before the first difference 0.25 apart at most (step 0)\n");
 

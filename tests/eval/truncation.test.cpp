@@ -12,7 +12,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// Truncates with a tokenizer of one token for each byte, and of a first token (256) that stands for no text.
+/// Truncates with a tokenizer that has one token for each byte, and begins each text with a token (256) that stands for no text.
 std::string truncated(std::string_view text, std::size_t most) {
   return middle_truncated(
       text, most,

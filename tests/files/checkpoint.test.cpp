@@ -143,7 +143,7 @@ TEST_CASE("a folder's model: safetensors with their config.json, else one GGUF m
   CHECK(one.is_gguf());
   CHECK(one.path() == folder.path());
   CHECK(one.stages() == "1:0.5");
-  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // it belongs to the folder, not to the file
+  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // lazyprune.json belongs to the folder, not to the file
   folder.write("b-00001-of-00002.gguf", "");
   folder.write("b-00002-of-00002.gguf", "");
   CHECK(folder.said() == at(folder.path().string(), {"00001", "00002"}));
@@ -176,7 +176,7 @@ TEST_CASE("generation_config.json adds EOS tokens") {
   CHECK(folder.said() == at(folder.file("generation_config.json") + ": eos_token_id", {"299", "300"}));
 }
 
-TEST_CASE("a checkpoint has notes about keys for other engines in its config.json") {
+TEST_CASE("a checkpoint has notes about keys of its config.json that only other engines use") {
   const small_folder folder;
   CHECK(checkpoint(folder.path()).remarks().empty());
   nlohmann::json with = nlohmann::json::parse(config);

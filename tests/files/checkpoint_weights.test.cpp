@@ -88,7 +88,7 @@ std::map<std::string, std::string> weights_of(const temporary_folder& folder) {
 
 }  // namespace
 
-TEST_CASE("a model of text and images yields its text model alone, with the names of old and new files") {
+TEST_CASE("a model of text and images yields its text model alone, whether its tensors have old or new names") {
   const auto gemma = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "gemma3_text",
     "num_hidden_layers": 3, "sliding_window": 4, "sliding_window_pattern": 2, "vocab_size": 40})");
   nlohmann::json gemma_alone = gemma;  // with transformers' defaults for missing keys
@@ -259,7 +259,7 @@ TEST_CASE("several threads may read one checkpoint") {
   for (const int count : same) CHECK(static_cast<std::size_t>(count) == files.tensors().size());
 }
 
-TEST_CASE("a GGUF file has tensors by Hugging Face's names, and the rows of q and k in transformers' order") {
+TEST_CASE("tensors of a GGUF file are found by Hugging Face's names, and rows of q and k come in transformers' order") {
   const temporary_folder folder;
   const checkpoint files(folder.write("m.gguf", small_gguf()));
   const checkpoint_weights weights(files);
@@ -315,7 +315,7 @@ TEST_CASE("unsupported types are refused by name") {
         lazyprune::error_code::unsupported);
 }
 
-TEST_CASE("quantized matrices become bf16 or float, quantized vectors float" NEEDS("data")) {
+TEST_CASE("quantized matrices become bf16 or float, and quantized vectors become float" NEEDS("data")) {
   const auto data = test_data("gguf/llama-q8_0.gguf");
   if (data.empty()) return;
   const checkpoint quantized(data);

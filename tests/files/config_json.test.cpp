@@ -38,7 +38,7 @@ fault refused_with(const std::string& patch) { return refused(config_with(patch)
 
 }  // namespace
 
-TEST_CASE("a plain Llama, and transformers' defaults") {
+TEST_CASE("a plain Llama has transformers' defaults for missing keys") {
   const model_config c = read(llama);
   CHECK(c.family == "llama");
   CHECK(c.vocabulary == 100);
@@ -62,7 +62,7 @@ TEST_CASE("a plain Llama, and transformers' defaults") {
   CHECK(read(config_with(R"({"max_position_embeddings": null})")).max_positions == 2048);
 }
 
-TEST_CASE("every key that is read") {
+TEST_CASE("every key is read") {
   const model_config c = read(
       config_with(R"({"rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true,
     "head_dim": 16, "bos_token_id": 1, "eos_token_id": [2, 99], "hidden_act": "silu", "sliding_window": null, "partial_rotary_factor": 1.0})"));
@@ -174,7 +174,7 @@ TEST_CASE("special tokens are in the vocabulary") {
   CHECK(refused_with(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
 }
 
-TEST_CASE("rotary positions: both styles of file, every supported kind") {
+TEST_CASE("rotary positions are read from both styles of file, in every supported kind") {
   const auto rope = [](const std::string& patch) { return read(config_with(patch)).rope; };
   CHECK(rope(R"({"rope_scaling": null, "rope_theta": 5e5})").theta == 5e5);
   CHECK(rope(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})").theta == 7.0);

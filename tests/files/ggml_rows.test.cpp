@@ -36,7 +36,7 @@ TEST_CASE("rows of a llama in GGUF files: the two halves of a head are interleav
   for (std::size_t row = 0; row < 12; ++row) CHECK(lazyprune::detail::interleaved_row(row, 6) == row / 6 * 6 + order[row % 6]);
 }
 
-TEST_CASE("quantized rows become float or bf16, in either order; rows may be longer than one piece") {
+TEST_CASE("quantized rows become float or bf16, interleaved or not; rows may be longer than one piece") {
   const ggml_type& type = *lazyprune::ggml_type_of("Q4_K");
   constexpr std::size_t rows = 130, columns = 4096 + 512;
   const auto data = random_blocks(rows * columns / 256 * 144);

@@ -111,7 +111,7 @@ TEST_CASE("values of every type") {
   CHECK(value_of(gguf_key("k", 10, bytes_of_number<std::uint64_t>(1)), whole) == 1);
   CHECK(value_of(gguf_key("k", 11, bytes_of_number<std::int64_t>(2)), whole) == 2);
   CHECK(value_of(gguf_key("k", 12, bytes_of_number(0.1)), number) == 0.1);
-  CHECK(value_of(gguf_key("k", 1e-5f), number) == 1e-5);  // the number in decimal text, not the float as a double
+  CHECK(value_of(gguf_key("k", 1e-5f), number) == 1e-5);  // the number that its shortest decimal text stands for
   CHECK(value_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), number) == -9);
   CHECK(value_of(gguf_key("k", true), [](const gguf_value& v) { return v.boolean(); }));
   CHECK(value_of(gguf_key("k", 9, gguf_array(6, 2, bytes_of_number(0.5f) + bytes_of_number(-2.0f))),
@@ -168,31 +168,33 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {"", "f: header: expected a GGUF file, found no bytes"},
       {"GGU", "f: header: expected a GGUF file, found \"GGU\""},
       {"GGUX" + gguf_head(0, 0).substr(4), "f: header: expected a GGUF file, found \"GGUX\""},
-      {"GGUF", "f: header: expected a version of 4 bytes, found 0 before the end of the file"},
+      {"GGUF", "f: header: expected 4 bytes for a version, found 0 before the end of the file"},
       {gguf_head(0, 0, 0), "f: header: expected version 2 or 3, found 0"},
       {gguf_head(0, 0, 1), "f: header: expected version 2 or 3, found version 1, whose lengths have 32 bits"},
       {gguf_head(0, 0, 4), "f: header: expected version 2 or 3, found 4"},
       {gguf_head(0, 0, 0x03000000), "f: header: expected a little-endian file, found a big-endian one"},
-      {gguf_head(0, 0).substr(0, 20), "f: header: expected the number of keys of 8 bytes, found 4 before the end of the file"},
-      {gguf_head(1, 0), "f: header: expected at most 0 tensors in the rest of the file, found 1"},
-      {gguf_head(0, ~std::uint64_t{0}), "f: header: expected at most 0 keys in the rest of the file, found 18446744073709551615"},
+      {gguf_head(0, 0).substr(0, 20), "f: header: expected 8 bytes for the number of keys, found 4 before the end of the file"},
+      {gguf_head(1, 0), "f: header: expected a count of at most 0 tensors, because of the file's size or the limit of 1000000, found 1"},
+      {gguf_head(0, ~std::uint64_t{0}),
+       "f: header: expected a count of at most 0 keys, because of the file's size or the limit of 1000000, found 18446744073709551615"},
       {gguf_head(0, 2'000'000) + std::string(28'000'000, 'x'),
-       "f: header: expected at most 1000000 keys in the rest of the file, found 2000000"},
+       "f: header: expected a count of at most 1000000 keys, because of the file's size or the limit of 1000000, found 2000000"},
       // Keys and values.
       {gguf_bytes({gguf_string("") + std::string(20, '\0')}, {}), "f: metadata: key 0: expected a key of 1 to 65535 bytes, found 0"},
       {gguf_bytes({gguf_key(std::string(65536, 'k'), 7u)}, {}), "f: metadata: key 0: expected a key of 1 to 65535 bytes, found 65536"},
       {gguf_bytes({gguf_key("k\xff", 7u)}, {}), "f: metadata: k\\xff: expected a key in UTF-8, found something else"},
-      {gguf_bytes({huge + "12345678"}, {}), "f: metadata: key 0: expected a key of 18446744073709551615 bytes, found 8 before the end"},
+      {gguf_bytes({huge + "12345678"}, {}), "f: metadata: key 0: expected 18446744073709551615 bytes for a key, found 8 before the end"},
       {gguf_bytes({gguf_key("k", 13, "12345678")}, {}), "f: metadata: k: expected a type below 13, found 13"},
-      {gguf_bytes({gguf_key("k", 10, "1234")}, {}), "f: metadata: k: expected a value of 8 bytes, found 4 before the end of the file"},
-      {gguf_bytes({gguf_key("k", 8, huge)}, {}), "f: metadata: k: expected a string of 18446744073709551615 bytes, found 0 before the end"},
+      {gguf_bytes({gguf_key("k", 10, "1234")}, {}), "f: metadata: k: expected 8 bytes for a value, found 4 before the end of the file"},
+      {gguf_bytes({gguf_key("k", 8, huge)}, {}),
+       "f: metadata: k: expected 18446744073709551615 bytes for a string, found 0 before the end"},
       {gguf_bytes({gguf_key("k", 7, "\7")}, {}), "f: metadata: k: expected 0 or 1 for a boolean, found 7"},
       {gguf_bytes({gguf_key("k", 9, gguf_array(7, 2, "\1\2"))}, {}), "f: metadata: k: expected 0 or 1 for a boolean, found 2"},
       {gguf_bytes({gguf_key("k", 9, gguf_array(200, 0, ""))}, {}), "f: metadata: k: expected a type below 13, found 200"},
       {gguf_bytes({gguf_key("k", 9, gguf_array(10, std::uint64_t{1} << 61, "12345678"))}, {}),
-       "f: metadata: k: expected at most 1 values in the rest of the file, found 2305843009213693952"},
+       "f: metadata: k: expected a count of at most 1 values, because the file has no room for more, found 2305843009213693952"},
       {gguf_bytes({gguf_key("k", 9, gguf_array(8, 3, gguf_string("x")))}, {}),
-       "f: metadata: k: expected at most 1 values in the rest of the file"},
+       "f: metadata: k: expected a count of at most 1 values, because the file has no room for more"},
       {gguf_bytes({gguf_key("k", 9, deep)}, {}), "f: metadata: k: expected arrays in at most 8 levels, found more"},
       {gguf_bytes({gguf_key("k", 7u), gguf_key("k", "x")}, {}), "f: metadata: k: expected the key once, found it twice"},
       {gguf_bytes({gguf_key("general.alignment", "32")}, {}), "f: metadata: general.alignment: expected a whole number from 0 to "},
@@ -215,19 +217,20 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {gguf_bytes({}, {gguf_info("a", {~std::uint64_t{31}}, 0, 0)}), "f: tensor a: expected fewer than 2^61 bytes, found "},
       {gguf_bytes({}, {gguf_info("a", {8}, 0, 4)}, std::string(64, 'd')),
        "f: tensor a: expected an offset that is a multiple of 32, found 4"},
-      {gguf_bytes({}, {gguf_info("a", {8}, 0, 32)}, std::string(64, 'd')), "f: tensor a: expected to begin at 0 of the data, found 32"},
+      {gguf_bytes({}, {gguf_info("a", {8}, 0, 32)}, std::string(64, 'd')),
+       "f: tensor a: expected to begin at byte 0 of the data, found 32"},
       {gguf_bytes({}, {gguf_info("a", {8}, 0, ~std::uint64_t{31})}, std::string(64, 'd')),
-       "f: tensor a: expected to begin at 0 of the data, found 18446744073709551584"},
+       "f: tensor a: expected to begin at byte 0 of the data, found 18446744073709551584"},
       {gguf_bytes({}, {one_value, gguf_info("b", {8}, 0, 0)}, std::string(64, 'd')),
-       "f: tensor b: expected to begin at 32 of the data, found 0"},
+       "f: tensor b: expected to begin at byte 32 of the data, found 0"},
       {gguf_bytes({}, {gguf_info("a", {16}, 0, 0), gguf_info("b", {8}, 0, 32)}, std::string(64, 'd')),
-       "f: tensor b: expected to begin at 64 of the data, found 32"},
+       "f: tensor b: expected to begin at byte 64 of the data, found 32"},
       {gguf_bytes({}, {one_value, gguf_info("b", {8}, 0, 96)}, std::string(128, 'd')),
-       "f: tensor b: expected to begin at 32 of the data, found 96"},
+       "f: tensor b: expected to begin at byte 32 of the data, found 96"},
       {gguf_bytes({}, {one_value, gguf_info("a", {8}, 0, 32)}, std::string(64, 'd')), "f: tensor a: expected one of that name, found two"},
       // End.
-      {gguf_bytes({}, {one_value}), "f: tensor a: expected 32 bytes at 0 of the data, found 0 in all"},
-      {gguf_bytes({}, {one_value}, std::string(31, 'd')), "f: tensor a: expected 32 bytes at 0 of the data, found 31 in all"},
+      {gguf_bytes({}, {one_value}), "f: tensor a: expected 32 bytes from byte 0 of the data on, found 0 in all"},
+      {gguf_bytes({}, {one_value}, std::string(31, 'd')), "f: tensor a: expected 32 bytes from byte 0 of the data on, found 31 in all"},
       {gguf_bytes({}, {one_value}, std::string(33, 'd')), "f: expected the end after 32 bytes of data, found 33 bytes"},
       {gguf_bytes({}, {gguf_info("a", {1}, 0, 0)}, std::string(31, 'd')), "f: expected the end after 4 bytes of data, found 31 bytes"},
   };
@@ -239,7 +242,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
   }
 }
 
-TEST_CASE("malformed files from others: files that every reader must refuse are refused, the others are read" NEEDS("data")) {
+TEST_CASE("malformed files from others: those that every reader must refuse are refused, and valid ones are read" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
   std::size_t refused = 0, read = 0;
@@ -320,7 +323,7 @@ TEST_CASE("random edits never give a tensor or value outside the file") {
   CHECK(accepted > 0);  // changed strings, names and data are no error
 }
 
-TEST_CASE("a model in shards: the first one finds all of them, and each must belong to it") {
+TEST_CASE("a model in shards: the first shard leads to all others, and each must belong to it") {
   const temporary_folder folder;
   const auto part = [](std::uint64_t no, std::uint64_t count, std::uint64_t tensors, const std::string& name) {
     return gguf_bytes({gguf_key("split.no", 2, bytes_of_number(static_cast<std::uint16_t>(no))),

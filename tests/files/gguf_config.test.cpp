@@ -80,7 +80,7 @@ model_config config_after(Change change) {
 
 }  // namespace
 
-TEST_CASE("names of tensors, from Hugging Face's names") {
+TEST_CASE("the GGUF names of tensors follow from Hugging Face's names") {
   using lazyprune::gguf_name_of;
   CHECK(gguf_name_of("model.embed_tokens.weight") == "token_embd.weight");
   CHECK(gguf_name_of("model.norm.weight") == "output_norm.weight");
@@ -113,7 +113,7 @@ TEST_CASE("the config of a small llama") {
   CHECK(c.eos.empty());
 }
 
-TEST_CASE("rotary scalings") {
+TEST_CASE("rotary scalings are read") {
   const model_config linear = config_after([](small_llama& m) {
     m.text("llama.rope.scaling.type", "linear");
     m.real("rope.scaling.factor", 4);
@@ -155,7 +155,7 @@ TEST_CASE("rotary scalings") {
         unsupported("metadata: llama.rope.dimension_count", {", found 1"}));
 }
 
-TEST_CASE("EOS tokens: three keys, and control tokens with four names") {
+TEST_CASE("EOS tokens are named by three keys, and found by the four known texts of control tokens") {
   const std::vector<std::string> pieces{"<s>", "</s>", "<|im_end|>", "<|eot_id|>", "x", "<|end|>"};
   const auto with = [&](const std::vector<std::pair<std::string, std::uint32_t>>& named) {
     return config_after([&](small_llama& m) {
@@ -277,7 +277,7 @@ TEST_CASE("the config of every GGUF model equals that of the same model as a fol
     parts.emplace_back(lazyprune::mapped_file(folder / (name + ".gguf")));
     const model_config config = model_config_of(parts);
     if (family == "mistral") expected.family = "llama";  // GGUF files call Mistral llama
-    if (family == "llama3") {                            // they store the scaling as divisors
+    if (family == "llama3") {                            // GGUF files store the scaling as divisors
       CHECK(config.rope.divisors.size() == expected.head_dim / 2);
       expected.rope = {.theta = expected.rope.theta, .divisors = config.rope.divisors};
     }

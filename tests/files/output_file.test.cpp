@@ -110,7 +110,7 @@ TEST_CASE("a symbolic link stays, and the file that it leads to is replaced") {
   CHECK(error_of([&] { const output_file out(folder / "loop"); }) != "no error");
 }
 
-TEST_CASE("a file keeps its permissions, also while it is written; a new one has those of the umask") {
+TEST_CASE("a file keeps its permissions, also while it is written; a new file has those that the umask leaves") {
   const temporary_folder folder;
   const auto mode_of = [](const std::filesystem::path& path) {
     struct stat status {};

@@ -98,8 +98,8 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
   };
   const bad all[] = {
       // Size of the header.
-      {"", "f: expected a safetensors file: 8 bytes at least, found 0"},
-      {"1234567", "f: expected a safetensors file: 8 bytes at least, found 7"},
+      {"", "f: expected a safetensors file of at least 8 bytes, found 0"},
+      {"1234567", "f: expected a safetensors file of at least 8 bytes, found 7"},
       {little_endian(0x3c), "f: header: expected at most 0 bytes, found 60"},
       {std::string(5, '<') + "\xff\xff\xff", "f: header: expected at most 0 bytes, found "},
       {little_endian(100'000'001) + std::string(100'000'001, ' '), "f: header: expected at most 100000000 bytes, found 100000001"},
@@ -173,11 +173,11 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
        "f: header: tensor b: data_offsets: expected to begin at 8, found 12"},
       {file_of("{" + two + "," + entry("b", "F32", "[2]", "[4,12]") + "}", 12),
        "f: header: tensor b: data_offsets: expected to begin at 8, found 4"},
-      {file_of(one("F32", "[1]", "[0,8]"), 4), "f: header: tensor t: data_offsets: expected to end from 0 to 4, found 8"},
+      {file_of(one("F32", "[1]", "[0,8]"), 4), "f: header: tensor t: data_offsets: expected an end between 0 and 4, found 8"},
       {file_of("{" + two + "," + entry("b", "F32", "[0]", "[8,4]") + "}", 8),
-       "f: header: tensor b: data_offsets: expected to end from 8 to 8, found 4"},
+       "f: header: tensor b: data_offsets: expected an end between 8 and 8, found 4"},
       {file_of(one("F32", "[0]", "[0,9223372036854775808]")),
-       "f: header: tensor t: data_offsets: expected to end from 0 to 0, found 9223372036854775808"},
+       "f: header: tensor t: data_offsets: expected an end between 0 and 0, found 9223372036854775808"},
       {file_of(one("F32", "[0]", "[4,4]"), 4), "f: header: tensor t: data_offsets: expected to begin at 0, found 4"},
       // Sizes.
       {file_of(one("F32", "[2]", "[0,4]"), 4), "f: header: tensor t: data_offsets: expected 8 bytes for its shape and type, found 4"},
@@ -191,7 +191,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {file_of(one("F4", "[3]", "[0,1]"), 1), "f: header: tensor t: shape: expected a whole number of bytes below 2^61, found [3] of F4"},
       {file_of(one("F32", "[1]", "[0,4]"), 4) + "extra_bogus_data_for_polyglot_file",
        "f: expected the end after 4 bytes of data, found 38 bytes"},
-      {file_of(one("F32", "[1]", "[0,4]"), 2), "f: header: tensor t: data_offsets: expected to end from 0 to 2, found 4"},
+      {file_of(one("F32", "[1]", "[0,4]"), 2), "f: header: tensor t: data_offsets: expected an end between 0 and 2, found 4"},
       {file_of("{}", 1), "f: expected the end after 0 bytes of data, found 1 bytes"},
   };
   for (const bad& b : all) {

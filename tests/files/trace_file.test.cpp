@@ -137,7 +137,7 @@ TEST_CASE("numbers that JSON does not have are refused") {
   CHECK(error_of([&] { to_line(step); }) == at("step 3: margin[0]"));
 }
 
-TEST_CASE("real traces read the same with another parser, and can be written and read again" NEEDS("data")) {
+TEST_CASE("another parser reads real traces alike, and they can be written and read again" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const temporary_folder copies;
@@ -153,7 +153,7 @@ TEST_CASE("real traces read the same with another parser, and can be written and
   CHECK(files > 0);
 }
 
-TEST_CASE("variants that other writers may produce read as the same trace") {
+TEST_CASE("variants that other writers may produce are read as the same trace") {
   const temporary_folder folder;
   const auto expected = read_trace(folder.write("t.jsonl", two_steps));
   REQUIRE(expected.size() == 2);

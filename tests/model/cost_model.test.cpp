@@ -81,7 +81,7 @@ TEST_CASE("a prefill costs its layers and one row of logits; the last layer has 
           counted(c, 9, 9, costs) + counted(c, 5, 5, costs) + counted(c, 5, 1, costs) + costs.single * 2.0 * 6 * 11);
 }
 
-TEST_CASE("measured units give back the times that they come from") {
+TEST_CASE("measured costs give back the times that they come from") {
   const model_config c = small();
   const std::vector<std::size_t> rows{9, 9, 9}, fewer{9, 5, 2};
   const cost_model truth{.linear = 3e-9, .attention = 5e-9, .single = 4e-8};

@@ -244,7 +244,7 @@ TEST_CASE("a next turn continues the sequence: it has the logits of one sequence
   CHECK(seq.known() == known + turn.size() + 1);
 }
 
-TEST_CASE("in a pruned conversation, each turn reports the share of its own prompt") {
+TEST_CASE("in a pruned conversation, each turn reports the computed share of its own prompt") {
   bench b(tiny(), stages{{1, 0.5}, {3, 0.4}});
   workspace<reference<float>> work(b.net, b.backend);
   auto seq = b.begin();
@@ -277,7 +277,7 @@ TEST_CASE("a prompt read in chunks equals a prompt read at once: one record in t
   }
 }
 
-TEST_CASE("forks of a beginning, read in chunks or at once, continue as the whole prompt would") {
+TEST_CASE("forks of a prompt's beginning, read in chunks or at once, continue as they would after the whole prompt") {
   bench b(tiny(), stages{{2, 0.5}, {3, 0.4}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
@@ -300,7 +300,7 @@ TEST_CASE("forks of a beginning, read in chunks or at once, continue as the whol
   }
 }
 
-TEST_CASE("forks under other policies continue one beginning as each would continue its own") {
+TEST_CASE("forks under different policies continue one beginning as if each had read it itself") {
   bench b(tiny(), stages{{2, 0.5}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
@@ -356,7 +356,7 @@ TEST_CASE("forks under other policies continue one beginning as each would conti
   answered.clear();
   CHECK(said_by(answered, any_session(dense(), four)) == "no error");
 
-  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // it drops tokens for good, which are not lost
+  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // it drops tokens for good
   generate(work, streaming, longer, of_length(3));
   CHECK(said_by(streaming, any_session(dense(), four)) == queried);
 }
@@ -372,7 +372,7 @@ struct speculation_bench : bench {
                              {.layers = static_cast<layer_id>(config.layers)})};
   }
 
-  /// The result of a run, and the logits of a next turn. They show that drafts that were taken back leave nothing behind.
+  /// The result of a run, and the logits of a next turn. The logits show whether drafts that were taken back leave something behind.
   struct outcome {
     generation run;
     std::vector<token_id> known;
@@ -460,7 +460,7 @@ struct sequence_asked {
   generation_options options{};
 };
 
-/// Requests that differ in every respect in which they may.
+/// Requests that differ in everything in which the requests of one call may differ.
 std::vector<sequence_asked> many_asked() {
   const auto session = [](auto policy) { return any_session(policy, {.layers = 4}); };
   std::vector<sequence_asked> all;

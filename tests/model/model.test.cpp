@@ -90,7 +90,7 @@ TEST_CASE("biases and head norms are read only if the config has them") {
   CHECK(asked.at("model.layers.1.self_attn.q_norm.weight") == std::pair<std::size_t, std::size_t>{1, 8});
 }
 
-TEST_CASE("norms after attention and feed-forward have names of their own; one tensor may hold q, k and v, and one gate and up") {
+TEST_CASE("norms after attention and feed-forward have names of their own; one tensor may hold q, k and v, and another gate and up") {
   model_config c = two_layers();
   c.post_norms = c.fused = true;
   const auto asked = asked_for(c);
@@ -143,7 +143,7 @@ TEST_CASE("if a head rotates in part, rows that rotate together are loaded half 
 
 namespace {
 
-/// A source of numbers that bf16 rounds. Tensors whose names end in one of `in_bf16` are stored as bf16.
+/// A source of numbers that bf16 cannot hold exactly. Tensors whose names end in one of `in_bf16` are stored as bf16.
 struct of_two_types {
   std::vector<std::string> in_bf16;
   std::map<std::string, std::vector<std::byte>>* made;
@@ -164,7 +164,7 @@ struct of_two_types {
 
 }  // namespace
 
-TEST_CASE("gate and up are never rounded: two of bf16 stay bf16, otherwise both become float") {
+TEST_CASE("gate and up are never rounded: if both are bf16 they stay bf16, otherwise both become float") {
   const model_config c = two_layers();
   const auto second_of_up = [&](const std::vector<std::string>& in_bf16) {
     std::map<std::string, std::vector<std::byte>> made;
@@ -255,7 +255,7 @@ struct ordered_by_name {
 
 }  // namespace
 
-TEST_CASE("layers are taken in the order of the source, and are the same") {
+TEST_CASE("layers are loaded in the order of the source, and the order changes no layer") {
   model_config c = two_layers();
   c.layers = 12;
   reference<float> backend{execution{}};

@@ -16,11 +16,11 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 
 namespace {
 
-/// Records each call as a letter: b, a step begins; c, a chunk begins; [ and ], a layer; p, m, a or l and ), a section; L, the logits; e, a
-/// step ends.
+/// Records each call as a character. A step begins with b, a chunk with c, and either ends with e. A layer begins with [ and ends with ]. A
+/// section begins with p, m, a or l and ends with ). The logits are L. A count follows each b, c, e and L.
 struct told final : step_observer {
   std::string events;
-  std::size_t stops_at = 1000;  // number of begun layers
+  std::size_t stops_at = 1000;  // stops when this many layers have begun
   std::size_t layers = 0;
 
   bool stops() override { return layers == stops_at; }
@@ -179,7 +179,7 @@ TEST_CASE("an observer changes nothing: the same bits with and without") {
     CHECK(seconds > 0);
 }
 
-TEST_CASE("the largest memory of each kind, and together") {
+TEST_CASE("a memory_watch has the largest memory of each kind, and of both kinds together") {
   memory_watch memory;
   memory.layer_ends({.layer = 0, .layers = 3, .margin = 0, .kv_bytes = 10, .stored_bytes = 50});
   memory.layer_ends({.layer = 1, .layers = 3, .margin = 0, .kv_bytes = 40, .stored_bytes = 30});

@@ -25,7 +25,7 @@ tokens naive_lookup(const tokens& ids, std::size_t count, std::size_t longest) {
 
 }  // namespace
 
-TEST_CASE("the draft is what followed the last tokens before") {
+TEST_CASE("the draft is what followed an earlier occurrence of the last tokens") {
   CHECK(prompt_lookup(tokens{1, 2, 3, 4, 5, 1, 2}, 3) == tokens{3, 4, 5});
   CHECK(prompt_lookup(tokens{7, 2, 8, 1, 2, 9, 3, 1, 2}, 2) == tokens{9, 3});     // two matching tokens are better than one
   CHECK(prompt_lookup(tokens{1, 2, 8, 1, 2, 9, 1, 2}, 1) == tokens{9});           // the later of two equally long matches
@@ -33,13 +33,13 @@ TEST_CASE("the draft is what followed the last tokens before") {
   CHECK(prompt_lookup(tokens{5, 1, 2, 8, 4, 1, 2, 9, 5, 1, 2}, 1, 2) == tokens{9});
 }
 
-TEST_CASE("if a match reaches the end of the sequence, the draft repeats it") {
+TEST_CASE("if the tokens after a match reach the end of the sequence, the draft repeats its own tokens") {
   CHECK(prompt_lookup(tokens{3, 6}, 3).empty());
   CHECK(prompt_lookup(tokens{3, 6, 6}, 3) == tokens{6, 6, 6});
   CHECK(prompt_lookup(tokens{3, 1, 2, 1, 2}, 5) == tokens{1, 2, 1, 2, 1});
 }
 
-TEST_CASE("nothing to draft") {
+TEST_CASE("without a match, or if no tokens are asked for, the draft is empty") {
   CHECK(prompt_lookup(tokens{}, 4).empty());
   CHECK(prompt_lookup(tokens{1}, 4).empty());
   CHECK(prompt_lookup(tokens{1, 2, 3, 4}, 4).empty());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests the definitions of RoPE scaling. Logits of whole models in transformer.test.cpp check that they equal those of transformers.
+// Tests the definitions of RoPE scaling. By the logits of whole models, transformer.test.cpp checks that the frequencies equal those of
+// transformers.
 #include <lazyprune/model/rope.hpp>
 
 #include <doctest/doctest.h>

@@ -44,7 +44,7 @@ TEST_CASE("a repeat penalty lowers the logits of recent tokens, each once") {
   CHECK(best_after(1.0, {1}) == 1);
   CHECK(best_after(1.5, {1}) == 3);
   CHECK(best_after(1.5, {1, 3}) == 1);        // 1.33 each
-  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // 1.05 each, still above 1 of the other token
+  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // 1.05 each, still above the 1 of token 2
   CHECK(best_after(2.1, {1, 3}) == 2);
   const std::array<float, 2> negative{-1.0f, -1.5f};
   sampler choose({.repeat_penalty = 2.0});

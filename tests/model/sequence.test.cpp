@@ -297,7 +297,7 @@ TEST_CASE("forks share memory until one writes, and continue side by side") {
   CHECK_THROWS_AS(forward(work, limited, std::span(tokens).first(1), phase::decode), error);
 }
 
-TEST_CASE("after a truncation, a sequence continues as if the forgotten steps had not been, if they moved no frontiers") {
+TEST_CASE("after a truncation, a sequence continues as if the forgotten steps had never run, if these steps moved no frontiers") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<double>> work(net, backend);
@@ -364,7 +364,7 @@ struct failing_observer final : step_observer {
 
 }  // namespace
 
-TEST_CASE("a step that ends at any layer: an earlier fork is not affected, and a first prefill can be asked again") {
+TEST_CASE("a step that is stopped or fails at any layer: an earlier fork is not affected, and a first prefill can be repeated") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
@@ -542,7 +542,7 @@ TEST_CASE_TEMPLATE("if memory runs out at any point, all sequences are unchanged
   }
 }
 
-TEST_CASE("waiting rows are freed with the layer that reads them, and wait on if another phase prunes earlier") {
+TEST_CASE("waiting rows are freed with the layer that reads them, and keep waiting if another phase prunes earlier") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
   workspace<reference<float>> work(net, backend);

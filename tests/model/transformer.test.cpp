@@ -222,7 +222,7 @@ TEST_CASE("a policy that keeps every token is the dense model, bit for bit" ON_E
   }
 }
 
-TEST_CASE("a policy that keeps every token is also dense if a wide window changes the blocks of rows" ON_EVERY_PATH) {
+TEST_CASE("a policy that keeps every token equals the dense model even if a wide window changes the blocks of rows" ON_EVERY_PATH) {
   cpu loader{tested_execution()};
   const stages all{{1, 1.0}, {3, 1.0}, {5, 1.0}};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
@@ -278,7 +278,7 @@ TEST_CASE("cpu agrees with the reference: in logits, and in kept sets as far as 
     std::string name;
     dtype weights;
     execution how;
-    double largest = 0, other_choices = 0;  // differences, relative to the allowed ones
+    double largest = 0, other_choices = 0;  // the largest differences, as multiples of the allowed ones
   };
   std::vector<variant> variants{{"f32", dtype::f32, tested_execution()},
                                 {"bf16, exact, keys and values in f32", dtype::bf16, tested_execution({.kv = dtype::f32, .exact = true})},
@@ -971,7 +971,7 @@ TEST_CASE("a batch is checked before it begins; a later failure or stop abandons
   CHECK_THROWS_AS(read_logits(work, 4, std::size_t{0} - 1), error);
 }
 
-TEST_CASE("all steps of a batch finish, or none") {
+TEST_CASE("all steps of a batch finish, or none does") {
   struct wrong_order {  // returns its indices by score instead of ascending
     std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
       for (std::size_t i = 0; i < c.keep; ++i) kept[i] = static_cast<std::uint32_t>(c.keep - 1 - i);

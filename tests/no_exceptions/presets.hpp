@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The functions of presets.cpp that main.cpp calls. There are two files, so that both contain the inline functions.
+// The functions of presets.cpp that main.cpp calls. There are two files, so that two object files contain the same inline functions.
 #pragma once
 
-/// The number of presets, of eleven, that plan the right number of rows.
+/// How many of the eleven presets plan the right number of rows.
 int planning_presets();
 
 /// The number of presets in the registry that plan rows.

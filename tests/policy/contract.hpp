@@ -26,7 +26,7 @@ using namespace lazyprune;
 
 inline constexpr float inf = std::numeric_limits<float>::infinity();
 
-/// Numbers of tokens: small ones, and numbers around powers of two. Loops over blocks end at powers of two.
+/// Numbers of tokens: small ones, and numbers around powers of two, because blocks of tokens have such sizes.
 inline constexpr std::size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257};
 
 /// Ascending positions with gaps, as pruning leaves them.
@@ -57,7 +57,7 @@ inline std::vector<float> some_scores(std::size_t n, std::mt19937& random) {
   return scores;
 }
 
-/// Evidence of one kind for tests. It shows the same numbers in memory of different strides, with NaN between the rows.
+/// Evidence of one kind for tests. It can show the same numbers with different strides, with NaN between the rows.
 template <class View>
 class evidence;
 
@@ -245,7 +245,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
     CHECK(schedule == schedule_type(schedule));
     static_assert(foretelling_schedule<schedule_type>);
     for (const layer_id layers : {1u, 2u, 3u, 8u, 33u}) {
-      layer_id first_seen[] = {layers, layers};  // by phase: the number of layers done when it first pruned
+      layer_id first_seen[] = {layers, layers};  // by phase: how many layers were done when it first pruned
       std::vector<bool> pruned[] = {std::vector<bool>(layers), std::vector<bool>(layers)};  // by phase and number of layers done
       for (layer_id done = 0; done < layers; ++done)
         for (const std::size_t known : sizes)
@@ -365,8 +365,8 @@ TEST_CASE_TEMPLATE_DEFINE("contract of stores", Values, store_contract) {
 /// Whether the relative error is at most `part`.
 inline bool close(float found, long double expected, double part) { return std::abs(found - expected) <= part * std::abs(expected); }
 
-/// Finds the k best scores by sorting. Returns their indices, ascending. Higher scores rank first, later ones first among equal scores, and
-/// NaN last. Returns all +inf scores if there are more than k of them.
+/// Finds the k best scores by sorting. Returns their indices, ascending. Higher scores rank first. Among equal scores later ones rank
+/// first. NaN ranks last. If more than k scores are +inf, all of these are returned.
 inline std::vector<std::uint32_t> best_by_sorting(const std::vector<float>& scores, std::size_t k) {
   std::vector<std::uint32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0u);

@@ -12,8 +12,8 @@ namespace {
 
 using namespace contract;
 
-/// The tokens that a policy with a scorer of positions keeps before layer 0, out of `known` tokens. The last element of `left` is the query
-/// token.
+/// The tokens of `left` that a policy keeps before layer 0. The policy's scorer needs only positions. The sequence has `known` tokens. The
+/// last element of `left` is the query token.
 template <class Policy>
 std::vector<position> prune(const Policy& policy, const std::vector<position>& left, std::size_t known, phase step) {
   const std::size_t keep = policy.schedule.keep({0, 8, left.size(), known, step});
@@ -95,7 +95,7 @@ TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune only the prompt
   CHECK(after(tova(4, 20)) == std::vector<std::size_t>{100, 100, 100, 100, 20, 20, 20, 20});
 }
 
-TEST_CASE("tova and prompt_distill drop tokens for good; the other presets only lose them") {
+TEST_CASE("tova and prompt_distill drop tokens for good; fastv, pyramid_drop and pyramid_kv do not") {
   CHECK_FALSE(fastv().store.for_good);
   CHECK_FALSE(pyramid_drop(8).store.for_good);
   CHECK_FALSE(pyramid_kv().store.for_good);
@@ -112,7 +112,7 @@ TEST_CASE("static_pruning prunes only the prompt, and nothing comes back") {
   CHECK(policy.schedule.keep({4, 32, 50, 100, phase::decode}) == everything);
 }
 
-TEST_CASE("random_drop keeps a share of the prompt, which depends on the seed") {
+TEST_CASE("random_drop keeps a share of the prompt, and the seed decides which tokens stay") {
   const std::vector<position> prompt = first_positions(1000);
   const std::vector<position> kept = prune(random_drop(0.3, 1), prompt, 1000, phase::prefill);
   CHECK(kept.size() == 300);

@@ -201,7 +201,7 @@ TEST_CASE("keep and least_tokens apply to all parts") {
   }
 }
 
-TEST_CASE("the options reach the session, and errors of the spec are reported") {
+TEST_CASE("the options reach the session, and errors in the flags are reported") {
   any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies());
   CHECK(session.layers() == 3);
   CHECK_THROWS_AS(session.begin({5, phase::prefill}), error);
@@ -281,7 +281,7 @@ class engine_of_noise {
 
 }  // namespace
 
-TEST_CASE("for every policy, a prompt in chunks is planned as the prompt in one step") {
+TEST_CASE("for every policy, the plans of a prompt in chunks are those of the same prompt in one step") {
   std::mt19937 random(5);
   for (const depth_of_chunks& row : depths_of_chunks) {
     CAPTURE(std::string(row.flags));

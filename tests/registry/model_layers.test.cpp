@@ -17,8 +17,8 @@ using lazyprune_test::unsupported;
 
 namespace {
 
-/// A model with 26 layers, in which every sixth layer sees all tokens. A model with two layers, in which only the last layer sees all
-/// tokens.
+/// `alternating` is a model with 26 layers, of which every sixth sees all tokens. `windows_but_last` has two layers, and only the last one
+/// sees all tokens.
 const model_layers alternating(26, std::vector<layer_id>{6, 12, 18, 24}), windows_but_last(2, std::vector<layer_id>{});
 
 fault fault_in(const policy_spec& spec, const model_layers& layers = alternating) {
@@ -29,7 +29,7 @@ at alternate(std::string where, std::string found) { return unsupported(std::mov
 
 }  // namespace
 
-TEST_CASE("with scores of attention, stages are refused unless the layer before sees all tokens") {
+TEST_CASE("if attention scores the tokens, a stage is refused unless the layer just done sees all tokens") {
   CHECK(fault_in(with({{"--stages", "6:0.5,18:0.5"}})) == "no error");
   CHECK(fault_in(with({{"--stages", "6:0.5,7:0.5"}})) == alternate("--stages: 6:0.5,7:0.5", "7"));
   CHECK(fault_in(with({{"--policy", "static"}, {"--stages", "3:0.5"}})) == alternate("--stages: 3:0.5", "3"));
@@ -41,7 +41,7 @@ TEST_CASE("with scores of attention, stages are refused unless the layer before 
   CHECK(fault_in(with({{"--stages", "7:0.5"}}), 26) == "no error");
 }
 
-TEST_CASE("other schedules are refused if they prune after other layers") {
+TEST_CASE("other schedules are refused if they prune after a layer that sees only a window") {
   CHECK(fault_in(with({{"--schedule", "every:n=6,share=0.9"}})) == "no error");
   CHECK(fault_in(with({{"--schedule", "every:n=4,share=0.9"}})) == alternate("--schedule: every:n=4,share=0.9", "4"));
   CHECK(fault_in(with({{"--schedule", "budget:after=12,tokens=100"}})) == "no error");
@@ -70,7 +70,7 @@ TEST_CASE("a schedule without prunes_after could prune after every layer from fi
   CHECK(!pruned_in_a_window(26, every_sixth{}));
 }
 
-TEST_CASE("a preset's stages move to the nearest allowed layer, the later one of two, and never two to one layer") {
+TEST_CASE("a preset's stages move to the nearest allowed layer, or the later one of two, and no layer gets two stages") {
   CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // moved from 7, 15 and 23
   CHECK(text(with({{"--policy", "static"}}), alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));
   CHECK(text(with({{"--policy", "pyramid_drop"}}), alternating, policies()).starts_with("--stages 6:0.5,12:0.5,24:0.5 "));  // 7, 14, 21

@@ -32,7 +32,7 @@ std::string canonical(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("a flag is the name with hyphens") {
+TEST_CASE("a flag has hyphens where the name has underscores") {
   CHECK(flag_of("stages") == "--stages");
   CHECK(flag_of("keep_first") == "--keep-first");
 }
@@ -46,7 +46,7 @@ TEST_CASE("the text of a part has all its parameters, in the order of describe")
   CHECK(part_text("part", "a:b=c").name() == "a");
 }
 
-TEST_CASE("help has the keys, their choices, and alternative keys") {
+TEST_CASE("the help of a part has its keys, their choices, and alternative keys") {
   window_attention window;
   budget once;
   CHECK(help_of("top_k", {}) == "top_k");
@@ -57,7 +57,7 @@ TEST_CASE("help has the keys, their choices, and alternative keys") {
 TEST_CASE("the allowed layers depend on the model, the scorer and the parameter") {
   pruning_layers positions = where;
   positions.least = 0;
-  CHECK(where.text({}) == "a layer from 1 to 5 (the model has 6; before the first only the scorers random and recency know anything)");
+  CHECK(where.text({}) == "a layer from 1 to 5 (the model has 6; only the scorers random and recency can prune before the first layer)");
   CHECK(positions.text({}) == "a layer from 0 to 5 (the model has 6)");
   CHECK(positions.text({.least = 1}) == where.text({}));
   CHECK(where.text({.least = 0, .before_last = true}) == "a layer from 0 to 4 (the model has 6)");

@@ -97,7 +97,7 @@ TEST_CASE("every part and parameter can be given, and parameters that are not gi
   CHECK(few.least_tokens == 512);
 }
 
-TEST_CASE("the text makes the same policy again") {
+TEST_CASE("the text of a policy reads back as the same policy") {
   for (const policy_spec& spec : {
            with({}),
            with({{"--policy", "static"}}),
@@ -124,7 +124,7 @@ TEST_CASE("the text makes the same policy again") {
   }
 }
 
-TEST_CASE("every preset has a text at any depth, which makes it again") {
+TEST_CASE("for any number of layers, the text of a preset reads back as the same policy") {
   for (const auto& preset : policies().presets())
     for (const layer_id layers : {1u, 2u, 3u, 6u, 32u}) {
       const std::string all = text({.preset = preset.name}, layers);
@@ -165,7 +165,7 @@ TEST_CASE("a policy without stages is the dense policy, whatever its other parts
   CHECK(text({}, 1) == "--policy dense");  // a model of one layer has no layer to prune after
 }
 
-TEST_CASE("an error names the flag, the place in it, and what would be right") {
+TEST_CASE("an error names the flag, the place in its value, and what was expected") {
   for (const char* preset : {"lazyllm", "dense"}) {
     CHECK(fault_of(with({{"--policy", preset}, {"--keep", "0-63,9-3"}})) == at("--keep: 0-63,9-3", {"\"9-3\""}));
     CHECK(fault_of(with({{"--policy", preset}, {"--keep", "0-63,"}})) == at("--keep: 0-63,"));
@@ -208,7 +208,7 @@ TEST_CASE("an error names the flag, the place in it, and what would be right") {
   CHECK(fault_of(with({{"--schedule", "budget:after=2,tokens=5,cost=0.5"}})) == at("--schedule: budget:after=2,tokens=5,cost=0.5"));
 }
 
-TEST_CASE("layers that the model does not have, and layer 0 without scores, are errors") {
+TEST_CASE("pruning after a layer that the model lacks is an error, and so is pruning before layer 0 with a scorer that needs evidence") {
   const auto no_layer = [](std::string where, std::string found) {
     return at(std::move(where), {"1 to 5", "has 6", policies().scorers_of_positions(), ", found " + found});
   };

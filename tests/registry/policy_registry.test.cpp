@@ -46,7 +46,7 @@ struct two_words : halve_once {
 
 }  // namespace
 
-TEST_CASE("a registry has custom parts beside the library's") {
+TEST_CASE("a registry can have custom parts beside the library's") {
   policy_registry mine = policies();
   mine.add<oldest_first, halve_once>();
   const policy_spec spec{.schedule = "halve_once:after=0", .scorer = "oldest_first:slope=0.25"};
@@ -105,7 +105,7 @@ TEST_CASE("parts that are made at run time have a name and no keys") {
   CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{1, 3, 5});  // ids 3 and 1, and the query token
 }
 
-TEST_CASE("a registry has custom presets") {
+TEST_CASE("a registry can have custom presets") {
   policy_registry mine = policies();
   mine.add_preset("snap", "SnapKV's window", [](layer_id layers) {
     return policy{window_attention{.window = 8}, prompt_only{stages{{layers / 2, 0.5}}}, protect{top_k{}, 4}, none{}};

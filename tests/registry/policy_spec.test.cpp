@@ -66,7 +66,7 @@ TEST_CASE("parse_policy names the wrong word") {
   CHECK(fault("--keep-first 4 --keep-first 5") == at("policy: --keep-first 4 --keep-first 5", {", found --keep-first"}));
 }
 
-TEST_CASE("spec_of spells a policy of described parts as flags") {
+TEST_CASE("spec_of writes a policy of described parts as flags") {
   CHECK(spec_of(lazyllm(stages{{3, 0.5}})) == policy_spec{.stages = "3:0.5",
                                                           .scorer = "last_query_attention:over=mean",
                                                           .selector = "top_k",
@@ -95,7 +95,7 @@ TEST_CASE("spec_of spells a policy of described parts as flags") {
         "--stages  --scorer recency --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
 }
 
-TEST_CASE("spec_of spells at_least outside or inside other schedules, and protected spans") {
+TEST_CASE("spec_of writes at_least, outside or inside other schedules, and protected spans as flags") {
   const stages half{{2, 0.5}};
   const auto flags = [](auto schedule) {
     return flags_text(spec_of(policy{recency{}, schedule, protect{top_k{}, 1, 2, {{900, 930}, {0, 63}}}, none{}}));

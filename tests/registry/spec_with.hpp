@@ -33,7 +33,7 @@ inline policy_spec with(std::initializer_list<std::pair<std::string_view, std::s
   return spec;
 }
 
-/// The spec of "--a x --b y"; each flag is given once.
+/// The spec of a text such as "--a x --b y". The text must give each flag once.
 inline policy_spec typed(std::string_view flags) {
   policy_spec spec;
   const auto words = split(flags, ' ');

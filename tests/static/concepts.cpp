@@ -35,20 +35,20 @@ static_assert(importance_scorer<of_every_layer> && std::same_as<view_of<of_every
 struct misspelt_scorer {
   void scores(const attention_view&, floats) const {}
 };
-struct windowless {  // does not say how many queries
+struct windowless {  // does not say how many queries it needs
   void score(const window_view&, floats) const {}
 };
 struct of_another_library {
   struct view {};
   void score(const view&, floats) const {}
 };
-struct greedy_scorer {  // asks to write the engine's memory
+struct greedy_scorer {  // could write to the engine's memory
   void score(attention_view&, floats) const {}
 };
 struct uncopied : of_attention {
   uncopied(const uncopied&) = delete;
 };
-struct of_anything {  // does not say which view
+struct of_anything {  // does not say which view it needs
   void score(const auto&, floats) const {}
 };
 struct of_any_evidence {  // `evidence` converts from each view

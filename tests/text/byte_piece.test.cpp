@@ -8,7 +8,7 @@
 using lazyprune::byte_of_piece;
 using enum lazyprune::hex_letters;
 
-TEST_CASE("byte pieces are exactly <0xHH>") {
+TEST_CASE("a byte piece has exactly the form <0xHH>") {
   for (const lazyprune::hex_letters letters : {upper, both}) {
     CHECK(byte_of_piece("<0x00>", letters) == 0);
     CHECK(byte_of_piece("<0xFF>", letters) == 255);

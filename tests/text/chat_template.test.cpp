@@ -94,7 +94,7 @@ TEST_CASE("real templates never turn a user's text into trusted text" NEEDS("dat
       CHECK(whole == text.text());
       ++rendered;
     } catch (const error&) {
-    }  // templates refuse some cases: those refused without marks, and a few more
+    }  // a template refuses the cases that it refuses without marks, and a few more
   });
   if (!test_data("chat").empty()) CHECK(rendered > 900);
 }
@@ -125,7 +125,7 @@ TEST_CASE("only roles that all templates know may become part of a special token
   CHECK(chat.render(request).runs() == std::vector<text_run>{{"<|user|><|", true}, {"im_end", false}, {"|>", true}});
 }
 
-TEST_CASE("template_words has all texts of the template's source and the trusted runs of the chat") {
+TEST_CASE("template_words has all texts of the template's source, and the chat's trusted runs") {
   const chat_template chat("<a>{# <b> #}{% if tools %}<c>{{ '<d>' ~ messages[0].content }}{% endif %}{{ '<' + messages[0].role + '>' }}");
   chat_request request;
   request.add("user", "<e>");
@@ -189,7 +189,7 @@ TEST_CASE("the error of a refused chat keeps the template's message") {
   request.add("user", std::string(100, 'x') + "\x1b[0m");
   try {
     (void)chat.render(request);
-    FAIL("it was taken");
+    FAIL("the chat was not refused");
   } catch (const chat_refused& refused) {
     CHECK(refused.message() == "no\n" + std::string(100, 'x') + "\x1b[0m");
     CHECK(lazyprune_test::fault(refused) == at("chat_template.jinja: line 2, column 19", {"no\\x0a" + std::string(100, 'x') + "\\x1b[0m"}));

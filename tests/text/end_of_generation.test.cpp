@@ -27,7 +27,7 @@ tokenizer with_pieces(std::initializer_list<const char*> all, std::optional<toke
 
 }  // namespace
 
-TEST_CASE("the config's ends, the tokenizer's EOS and the ends known by name: each once, ascending") {
+TEST_CASE("the result has the config's ends, the tokenizer's EOS and the ends known by name, each once and in ascending order") {
   const ids config{3, 0};
   CHECK(end_of_generation(with_pieces({"a", "</s>", "<|im_end|>", "b", "c"}, 4), config) == ids{0, 1, 2, 3, 4});
   CHECK(end_of_generation(with_pieces({"a", "<|im_start|>", "<|im_end|> ", "b"}), {}).empty());

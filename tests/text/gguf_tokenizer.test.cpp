@@ -119,7 +119,7 @@ tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::
 
 }  // namespace
 
-TEST_CASE("a small vocabulary and its keys") {
+TEST_CASE("the keys of a small SentencePiece vocabulary are read") {
   small_vocabulary vocabulary;
   CHECK(vocabulary.load()->encode("aa") == ids{1, 5, 4});
   CHECK(vocabulary.load()->encode("a  a", false) == ids{5, 3, 5});  // spaces stay
@@ -238,7 +238,7 @@ TEST_CASE("vocabularies that cannot be used are refused") {
   CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == at("piece 1", {"token 0", "token 1", "\"a\""}));
 }
 
-TEST_CASE("a small byte-level vocabulary and its keys") {
+TEST_CASE("the keys of a small byte-level vocabulary are read") {
   small_vocabulary vocabulary;
   vocabulary.characters = known_unicode();
   if (!vocabulary.characters) return;
@@ -304,7 +304,7 @@ TEST_CASE("a small byte-level vocabulary and its keys") {
   CHECK(said([&] { vocabulary.characters = nullptr; }) == unsupported("metadata: tokenizer.ggml.pre", {"\"llama-bpe\""}));
 }
 
-TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
+TEST_CASE("published texts have the ids that llama.cpp publishes" NEEDS("data")) {
   for (const auto& [name, size, adds_bos] : {std::tuple("llama-spm", 32000u, true), {"gpt-2", 50257u, false}}) {
     const auto path = test_data("tokenizers/ggml-vocab-" + std::string(name) + ".gguf");
     const auto* const characters = known_unicode();
@@ -326,7 +326,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
   }
 }
 
-TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers agree on" NEEDS("data")) {
+TEST_CASE("small vocabularies of every kind give the ids on which llama.cpp and tokenizers agree" NEEDS("data")) {
   const auto folder = test_data("gguf");
   const auto* const characters = known_unicode();
   if (folder.empty() || !characters) return;
@@ -340,7 +340,7 @@ TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers a
   }
 }
 
-TEST_CASE("a tokenizer.json written as GGUF, with the name of its pre-tokenizer: ids and texts are the same" NEEDS("data")) {
+TEST_CASE("a tokenizer.json written as GGUF, with the name of its pre-tokenizer, gives the same ids and texts" NEEDS("data")) {
   const auto* const characters = known_unicode();
   const auto all = test_data("tokenizer-json");
   if (!characters || all.empty()) return;
@@ -363,7 +363,7 @@ TEST_CASE("a tokenizer.json written as GGUF, with the name of its pre-tokenizer:
   }
 }
 
-TEST_CASE("SmolLM2: rendered chats and long texts" NEEDS("smollm2")) {
+TEST_CASE("SmolLM2's rendered chats and long texts have the ids of transformers" NEEDS("smollm2")) {
   const auto path = smollm2();
   const auto expected = test_data("smollm2/expected.json");
   const auto* const characters = known_unicode();
@@ -377,7 +377,7 @@ TEST_CASE("SmolLM2: rendered chats and long texts" NEEDS("smollm2")) {
   }
 }
 
-TEST_CASE("Gemma 3: the ids are those of llama.cpp" NEEDS("gemma3")) {
+TEST_CASE("Gemma 3's texts have the ids of llama.cpp" NEEDS("gemma3")) {
   const auto path = gemma3();
   const auto expected = test_data("gemma3-270m/ids.json");
   if (path.empty() || expected.empty()) return;

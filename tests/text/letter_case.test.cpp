@@ -23,7 +23,7 @@ TEST_CASE("single characters change their case") {
   }
 }
 
-TEST_CASE("upper case of lower case has the same lower case") {
+TEST_CASE("the upper case of a lower-case letter has this letter as its lower case") {
   for (std::uint32_t code = 0; code < 0x20000; ++code) {
     const std::uint32_t lower = lower_case(code);
     REQUIRE(lower_case(lower) == lower);
@@ -54,7 +54,7 @@ TEST_CASE("the lower case of sigma depends on the letters around it; marks are s
   CHECK(lower_letters(U" \u03a3", 1) == U"\u03c3");
 }
 
-TEST_CASE("swapping case leaves title case and characters without a case") {
+TEST_CASE("swapping case does not change letters in title case and characters without a case") {
   CHECK(swapped_letters(U"a", 0) == U"A");
   CHECK(swapped_letters(U"A", 0) == U"a");
   CHECK(swapped_letters(U"\u01c5", 0) == U"\u01c5");
@@ -63,7 +63,7 @@ TEST_CASE("swapping case leaves title case and characters without a case") {
   CHECK(swapped_letters(U"1", 0) == U"1");
 }
 
-TEST_CASE("which characters have a case") {
+TEST_CASE("letters have a case; digits, spaces and marks have none") {
   for (const char32_t cased : {U'a', U'A', U'\u00aa', U'\u01c5', U'\u02b0', U'\u2160', U'\U0001d400'}) CHECK(is_cased(cased));
   for (const char32_t other : {U'1', U' ', U'\u4e00', U'\u0301', U'\U0010ffff'}) CHECK_FALSE(is_cased(other));
 }

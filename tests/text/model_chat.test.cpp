@@ -20,7 +20,7 @@ using lazyprune_test::gguf_string;
 using lazyprune_test::temporary_folder;
 using lazyprune_test::unsupported;
 
-TEST_CASE("a folder's chat template and its special tokens") {
+TEST_CASE("the chat template and the special tokens of a folder are found") {
   const temporary_folder folder;
   const model_folder files(folder.path());
   CHECK_FALSE(find_model_chat(files));
@@ -61,7 +61,7 @@ TEST_CASE("errors name their file") {
   CHECK(error_of([&] { find_model_chat(files); }).starts_with(path.string() + ": byte "));
 }
 
-TEST_CASE("a GGUF file's chat template and its special tokens, named by id") {
+TEST_CASE("the chat template of a GGUF file and the special tokens that the file names by id are found") {
   const temporary_folder folder;
   const auto file = [&](std::vector<std::string> keys) {
     keys.push_back(gguf_key("tokenizer.ggml.tokens", 9, gguf_array(8, 2, gguf_string("<s>") + gguf_string("</s>"))));

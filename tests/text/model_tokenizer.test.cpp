@@ -97,7 +97,7 @@ TEST_CASE("the files beside a tokenizer.json add tokens and name special tokens"
   CHECK(listed.is_special(5));
 
   folder.write("added_tokens.json", "{}");
-  for (const char* name : {"eos_token", "pad_token", "unk_token"}) {  // a piece of the vocabulary that is special because a key names it
+  for (const char* name : {"eos_token", "pad_token", "unk_token"}) {  // "ab" is then special, because the key names it
     folder.write("tokenizer_config.json", "{\"" + std::string(name) + "\": \"ab\"}");
     const auto named = load_tokenizer(folder.path());
     CHECK(named.is_special(2));
@@ -146,7 +146,7 @@ TEST_CASE("tokenizers in other formats are refused by name") {
   CHECK(said_of(folder) == "no error");
 }
 
-TEST_CASE("a build without Unicode tables says what it cannot read") {
+TEST_CASE("the error of a build without Unicode tables says what it cannot read") {
   const temporary_folder folder;
   auto json = nlohmann::json::parse(small_json);
   json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}, {"invert", false}};

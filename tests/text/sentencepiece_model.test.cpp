@@ -28,7 +28,7 @@ fault model_fault(std::string_view bytes) {
 
 }  // namespace
 
-TEST_CASE("the bundled tokenizer") {
+TEST_CASE("the bundled tokenizer is read") {
   const std::string bytes = read_text(pocket_model() / "tokenizer.model");
   const sentencepiece_model model = parse_sentencepiece_model(bytes, "t.model");
   REQUIRE(model.pieces.size() == 2304);

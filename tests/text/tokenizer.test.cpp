@@ -43,7 +43,7 @@ tokenizer bytes() {
 
 }  // namespace
 
-TEST_CASE("tokenizer with a SentencePiece model") {
+TEST_CASE("a tokenizer can have a SentencePiece model") {
   const tokenizer tokens = pocket();
   CHECK(tokens.kind() == "SentencePiece BPE");
   CHECK(tokens.size() == 2304);
@@ -64,7 +64,7 @@ TEST_CASE("tokenizer with a SentencePiece model") {
   CHECK(error_of([&] { tokens.piece(2304); }) == at("tokenizer: token 2304", {"2304"}));
 }
 
-TEST_CASE("tokenizer with a pipeline, also after a move") {
+TEST_CASE("a tokenizer can have a pipeline, and can then be moved") {
   tokenizer first = bytes();
   const tokenizer tokens = std::move(first);
   CHECK(tokens.size() == 260);
@@ -105,7 +105,7 @@ TEST_CASE("special tokens of a chat come only from within one trusted run") {
   CHECK(pieces.encode(std::vector<text_run>{{"<s>", true}, {"a </s> b", false}, {"</s>", true}}) == expected);
 }
 
-TEST_CASE("an added token that stands in the template comes only from trusted runs, unless it is white space") {
+TEST_CASE("an added token whose text occurs in the template comes only from trusted runs, unless it is white space") {
   using runs = std::vector<text_run>;
   const tokenizer tokens = bytes();
   const ids spelled{'<', '|', 'x', '|', '>'};

@@ -4,9 +4,9 @@ compares the kept tokens and the answers. Run it by hand, since it takes minutes
 
 smollm2.py FOLDER_OF_THE_PACKAGE PROGRAM REPOSITORY MODEL.gguf
 
-Two programs in float keep the same tokens if the gap of the scores at the cut is wider than their rounding. The trace records this gap for each
-step (its margin). A difference is an error only if the margin is above MARGIN. This is a hundred roundings of float, which
-thirty layers may add up.
+Two programs in float keep the same tokens if the last kept score and the first dropped score differ by more than the rounding of scores. The trace
+records this difference as the margin of each choice. Other tokens are an error only if the margin is above MARGIN. MARGIN is a hundred times the
+rounding of a float, because rounding errors may add up over thirty layers.
 """
 
 import json
@@ -80,11 +80,12 @@ def main():
                 difference = first_difference(recorder.steps, theirs)
                 steps += difference[0] if difference else len(theirs)
                 print(f"{i}, {len(ids)} tokens, {policy}: {'found' if found else 'not found'}, {'the same' if same else 'another'} text, ", end="")
-                print(f"kept sets part at step, layer, margin {difference}" if difference else "kept sets the same", flush=True)
+                print(f"the kept sets differ first at (step, layer, margin) {difference}" if difference else "the same kept sets", flush=True)
                 if not same or difference and difference[2] > MARGIN:
                     sys.exit("smollm2: expected the same kept sets, found others")
                 alike, parted = alike + (difference is None), parted + (difference is not None)
-    print(f"smollm2: {alike} of {alike + parted} runs keep the same throughout, the others part at margins below {MARGIN}; {steps} steps alike")
+    print(f"smollm2: {alike} of {alike + parted} runs keep the same tokens in all steps. The others differ first at margins below {MARGIN}.")
+    print(f"smollm2: {steps} steps have the same tokens")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def main():
                 sys.exit(f"traces: prompt {i}, {len(ids)} tokens, {policy}, chunks of {chunk}: {comparison.stdout}")
     if revived < 20:
         sys.exit(f"traces: expected tokens that come back, found {revived}")
-    print(f"traces: 20 prompts alike, {revived} rows revived")
+    print(f"traces: the same tokens in all 20 prompts; {revived} rows were revived")
 
 
 if __name__ == "__main__":

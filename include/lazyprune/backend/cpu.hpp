@@ -17,8 +17,8 @@ inline namespace v0 {
 
 /// Computes in float, with weights in float or bf16. Scratch grows to the largest operation seen and is then reused.
 ///
-/// The order of additions in a product depends only on the instruction set and the number of inputs. So a row gets the same bits for any
-/// number of threads and in any batch. See `execution::exact` for what avx512_bf16 and amx round.
+/// The order of additions in a product depends only on the instruction set and the number of inputs. So the product of a row has the same
+/// bits for any number of threads and in any batch. See `execution::exact` for what avx512_bf16 and amx round.
 class cpu : public host_backend<float> {
  public:
   using matrix = packed_matrix;

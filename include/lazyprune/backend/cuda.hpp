@@ -83,8 +83,8 @@ class cuda_backend {
 
   cuda_backend() : cuda_backend(execution{}) {}
 
-  /// Throws `error` if `e.kv` is f16, if there is no device, or if this thread's current device is not the device of other contexts.
-  /// `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
+  /// Throws `error` if `e.kv` is f16, if there is no device, or if this thread's current device is not the one that this process already
+  /// uses. `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
   explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
     device::check_device();
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
@@ -160,8 +160,8 @@ class cuda_backend {
     gated_.reserve(most.block * most.gated_outputs);
     moved_.reserve(most.rows * most.columns);
     read_.reserve(most.read * most.shape.kv_heads * most.shape.head_dim);
-    // The largest lists of any operation. A copy within one buffer has two moves a row. Attention has one range a row, and 5 bytes at most
-    // for each active token: its slot, and its share of a block's address.
+    // Makes room for the largest lists of any operation. A copy within one buffer has two moves a row. Attention has one range a row, and 5
+    // bytes at most for each active token: the token's slot, and its share of a block's address.
     lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * sizeof(uint2) + most.active * 5 + 256);
   }
   void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
@@ -184,13 +184,14 @@ class cuda_backend {
     attention_.attend(q, kv, what, out, probe, lists_, back_);
   }
 
-  /// The result is that of copying one row after another, in the order of the lists. So if an earlier copy has overwritten a source row,
-  /// the new numbers are copied. If both views are of one buffer, the device reads all rows before it writes any.
+  /// The result is the same as that of copying one row after another, in the order of the lists: a source row that an earlier copy has
+  /// overwritten is copied with its new numbers. For this, the host finds out from which row each destination finally gets its numbers. If
+  /// both views are of one buffer, the device then reads all rows before it writes any.
   void copy_rows(rows_view<const float> from, std::span<const std::uint32_t> from_rows, rows_view<float> to,
                  std::span<const std::uint32_t> to_rows) {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
     if (from_rows.empty()) return;
-    // Row indices may exceed the rows of the views, because the buffers may have had more rows before.
+    // An index may lie past the rows of its view, because an earlier layer may have had more rows in the same buffer.
     const std::size_t from_end = *std::ranges::max_element(from_rows) + std::size_t{1},
                       to_end = *std::ranges::max_element(to_rows) + std::size_t{1};
     const bool within = from.data < to.row(to_end) && to.data < from.row(from_end);
@@ -305,7 +306,7 @@ class cuda_backend {
   device::read_back back_;
   mutable device::weight_upload upload_;
   device::scratch<float> gated_;  // (rows, 2 ffn)
-  device::scratch<float> moved_;  // (rows, columns): rows that move within one buffer
+  device::scratch<float> moved_;  // (rows, columns): rows on their way within one buffer
   device::scratch<float> read_;   // (slots, kv_heads * head_dim)
   std::vector<const void*> blocks_;
   std::vector<device::row_move> moves_, leaving_;

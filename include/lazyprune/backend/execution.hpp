@@ -8,8 +8,8 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
-// Attention masks keys with scores of -infinity, and the backends promise the bits of every operation. The flags below break both. Files
-// that use only policies and sessions may be compiled with these flags.
+// Attention masks keys with scores of -infinity, and the backends promise the bits of every operation. The flags below would break the mask
+// and the promise. Files that use only policies and sessions may be compiled with these flags.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "lazyprune's backends cannot be compiled with -ffast-math, -Ofast or -ffinite-math-only: leave the flag out for this file"
 #endif
@@ -34,15 +34,16 @@ constexpr std::string_view name_of(isa i) {
 }
 
 struct execution {
-  int threads = 0;                       // 0: all that the processors and CPU quota of the process allow; any number gives the same results
+  int threads = 0;                       // 0: as many as the process's processors and CPU quota allow; any number gives the same results
   std::optional<isa> instructions = {};  // nullopt: the fastest on this processor
-  /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. nullopt: the type of the
-  /// weights that compute these numbers (model::kv_types), so bf16 if all weights are bf16.
+  /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. Without a value, they have the
+  /// type of the weights that compute them (model::kv_types). So they are bf16 if all weights are bf16.
   std::optional<dtype> kv = {};
 
-  /// If true, activations stay float in every product. On portable, avx2 and avx512 they always do. By default avx512_bf16 and amx round
-  /// activations to bf16 before a product with bf16 weights. They also round queries and attention weights before a product with bf16 keys
-  /// and values. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the bits of avx512 and avx2.
+  /// If true, activations stay float in every product. On portable, avx2 and avx512 they always do. For `cuda`, see cuda.hpp. By default,
+  /// avx512_bf16 and amx round activations to bf16 before a product with bf16 weights. They also round queries and attention weights before
+  /// a product with bf16 keys and values. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the bits of
+  /// avx512 and avx2.
   bool exact = false;
 };
 

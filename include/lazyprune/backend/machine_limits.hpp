@@ -44,7 +44,7 @@ inline std::optional<double> named_number(const std::string& path, std::string_v
   return std::nullopt;
 }
 
-/// Returns the smaller of two numbers, or the one that is set, or nullopt.
+/// Returns the smaller of two numbers. If only one is set, returns this one. If neither is set, returns nullopt.
 inline std::optional<double> least(std::optional<double> a, std::optional<double> b) { return !a ? b : !b ? a : std::min(*a, *b); }
 
 /// Returns the folders of this process's control groups for a controller, each group before its parent. An empty `controller` means cgroups
@@ -100,7 +100,7 @@ inline int usable_processors(const std::string& root = "") {
   return quota && *quota < there ? std::max(1, static_cast<int>(std::ceil(*quota))) : there;
 }
 
-/// Returns how many bytes of memory this process may still allocate, or nullopt if the system does not tell. The result is the kernel's
+/// Returns how many bytes of memory this process may still allocate, or nullopt if the system does not say. The result is the kernel's
 /// available memory, or the rest of a control group's limit if that is less. In a control group, file pages that were not used lately count
 /// as free. `root` is the folder that contains /proc and /sys.
 inline std::optional<std::uint64_t> available_memory(const std::string& root = "") {

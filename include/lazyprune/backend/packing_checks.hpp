@@ -14,7 +14,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Returns the number of outputs of all parts together. Throws `error` unless all parts have the same inputs and `as` is f32 or bf16.
+/// Returns the number of outputs of all parts together. Throws `error` unless all parts have the same number of inputs and `as` is f32 or
+/// bf16.
 inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
   if (as == dtype::f16) throw error("", "pack", "f32 or bf16", name_of(as));
   if (parts.empty()) throw error("", "pack", "at least one tensor", "none");
@@ -27,7 +28,7 @@ inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
   return outputs;
 }
 
-/// Throws `error` unless `gate` and `up` have equally many rows.
+/// Throws `error` unless `gate` and `up` have the same number of rows.
 inline void check_gated(const tensor& gate, const tensor& up) {
   if (gate.rows != up.rows) throw error("", "pack_gated", std::to_string(gate.rows) + " rows of up", std::to_string(up.rows));
 }

@@ -38,7 +38,7 @@ class reference : public host_backend<T> {
   explicit reference(const execution&) {}  // always one thread
 
   int threads() const { return 1; }
-  std::size_t bytes() const { return 0; }  // of scratch
+  std::size_t bytes() const { return 0; }  // there is no scratch memory
 
   matrix pack(std::span<const tensor> parts, dtype as) const {
     matrix w;

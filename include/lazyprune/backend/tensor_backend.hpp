@@ -44,9 +44,9 @@
 //                                                if allocating it later is slow
 //   reserve(kv, n)                               allocates memory for the slots below n
 //   reserve_kept / reserve_stored(store, n)      allocates memory for the slots below n, for
-//                                                keep_rows or store_rows; it stays with the store
-//   read_keys / read_values(kv, slots, out)      to host floats                                        out (slots, kv_heads * head_dim)
-//   read(x, out)                                 to host scalars                                       out (rows, columns)
+//                                                keep_rows or store_rows; the memory stays allocated
+//   read_keys / read_values(kv, slots, out)      copies keys or values to floats on the host           out (slots, kv_heads * head_dim)
+//   read(x, out)                                 copies rows to scalars on the host                    out (rows, columns)
 //   threads()                                    the number of host threads
 //   bytes()                                      bytes of scratch memory
 //
@@ -76,7 +76,7 @@ struct rows_view {
 
   T* row(std::size_t r) const { return data + r * stride; }
   rows_view slice(std::size_t first, std::size_t count) const { return {row(first), count, columns, stride}; }
-  /// Converts to a read-only view. It is a template, because nvcc warns of a plain conversion operator when T is const already.
+  /// Converts to a read-only view. The operator is a template, because nvcc warns of a plain conversion operator if T is already const.
   template <class U>
     requires(std::is_same_v<U, const T> && !std::is_const_v<T>)
   operator rows_view<U>() const { return {data, rows, columns, stride}; }
@@ -110,8 +110,8 @@ struct attention_rows {
   std::span<const position> rows;        // (rows), ascending
   std::span<const position> active;      // (active), ascending
   std::span<const std::uint32_t> slots;  // (active)
-  /// How many rows of this sequence the layer computes, in this call and in others. 0 means the rows of this call only. A backend may
-  /// choose by this number how it splits the keys. It must not choose by the number of rows that happen to share one call.
+  /// How many rows of this sequence the layer computes, in this call and in its other calls. 0 means the rows of this call only. A backend
+  /// may choose by this number how it splits the keys. It must not choose by the number of rows that happen to share one call.
   std::size_t rows_of_layer = 0;
   attention_variant variant = {};
 };
@@ -126,7 +126,7 @@ struct attention_probe {
   std::size_t stride = 0;
   std::optional<head_reduction> over_heads = std::nullopt;
 
-  /// Returns the number of rows of a query.
+  /// Returns how many rows each query has in this memory.
   std::size_t heads(const attention_shape& shape) const { return over_heads ? 1 : shape.heads; }
 };
 

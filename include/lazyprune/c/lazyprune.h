@@ -21,7 +21,7 @@
  *   lazyprune_step_finish(session);
  *
  * Every call returns a status. The status has a message, which is "" or one line. The message stays valid until the next failing call of
- * the same thread. A failed call has changed nothing, with one exception: if a callback fails, the step in progress can only be given up
+ * the same thread. A failed call has changed nothing, except in one case: if a callback fails, the step in progress can only be given up
  * (lazyprune_session_abandon). No exception leaves the library, and none may enter it. A callback must return: it must not throw or jump.
  * It must not call into the session that called it.
  *
@@ -32,9 +32,10 @@
  * Members named `reserved` fill gaps. A caller sets them to 0 in structs that it writes, and ignores them in structs that the library
  * writes.
  *
- * Threads: once nothing is added to a registry any more, several threads may use it. A session and its step belong to one thread at a time.
- * Different sessions are independent, except that sessions that share a scratch must all belong to one thread. A clone shares its session's
- * scratch. A callback runs on the thread of the call that needs it. Sessions of several threads may run it at the same time.
+ * Threads: after the last addition to a registry, several threads may use it. A session and its step belong to one thread at a time.
+ * Different sessions are independent, but sessions that share a scratch must all belong to one thread. A clone shares its session's
+ * scratch. A callback runs on the thread of the call that needs it. Several threads may run it at the same time, each for its own
+ * session.
  */
 #ifndef LAZYPRUNE_C_LAZYPRUNE_H
 #define LAZYPRUNE_C_LAZYPRUNE_H
@@ -64,7 +65,7 @@ enum {
   LAZYPRUNE_OK = 0,
   LAZYPRUNE_BAD_INPUT = 1,   /* an argument is wrong */
   LAZYPRUNE_WRONG_ORDER = 2, /* another call has to come first */
-  LAZYPRUNE_NO_ROOM = 3,     /* more tokens than were reserved */
+  LAZYPRUNE_NO_ROOM = 3,     /* the sequence would exceed the reserved tokens */
   LAZYPRUNE_NO_MEMORY = 4,
   LAZYPRUNE_UNSUPPORTED = 5, /* valid, but this library does not implement it */
   LAZYPRUNE_INTERNAL = 6,    /* a defect of the library */
@@ -103,7 +104,7 @@ enum {
   LAZYPRUNE_VALUES = 4,    /* like ATTENTION, and values (active, kv_heads, head_dim), tokens `values_stride` apart */
   LAZYPRUNE_HIDDEN = 5,    /* the layer's outputs: data (rows, hidden), rows `stride` apart */
   LAZYPRUNE_IDS = 6,       /* the token ids: ids (known), by position */
-  LAZYPRUNE_PROBES = 7     /* reserved: no scorer of this version wants it. data (probes, active), as plan.probes asks */
+  LAZYPRUNE_PROBES = 7     /* reserved: no scorer of this version needs it. data (probes, active): the rows that plan.probes lists */
 };
 
 /* The way in which a scorer reads the heads of attention: each head, or only the mean or the maximum of all heads. */
@@ -121,7 +122,8 @@ typedef struct lazyprune_source {
 
 /* A hidden state to save. If `origin` is CARRIED, `row` is an index into plan.rows of the layer just left. The hidden state is then that
    layer's output for the row, and the next layer's input. If `origin` is WAITING, `row` is a slot of the waiting rows. The hidden state
-   goes to slot `slot` of `to`, STORED or WAITING. Keep waiting rows exactly as they were computed. Stored rows may be rounded. */
+   goes to slot `slot` of the place `to`, which is STORED or WAITING. Keep waiting rows exactly as they were computed. Stored rows may be
+   rounded. */
 typedef struct lazyprune_spill {
   uint32_t row;
   uint32_t slot;
@@ -147,7 +149,7 @@ typedef struct lazyprune_evidence {
   size_t data_count;
   size_t stride;
   size_t heads;   /* ATTENTION, WINDOW, VALUES: query heads */
-  size_t queries; /* WINDOW: plan.window of them, the last one is the query token */
+  size_t queries; /* WINDOW: plan.window; the last query is the query token's */
   size_t kv_heads;
   size_t head_dim;
   size_t hidden;
@@ -159,7 +161,7 @@ typedef struct lazyprune_evidence {
   /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes ATTENTION, WINDOW and VALUES itself.
      It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots, kv_heads, head_dim), both
      after RoPE. It computes the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. This costs one pass
-     over the active keys for each query. It also costs memory for the probabilities, which the session keeps. */
+     over the active keys for each query. The session also allocates memory for the probabilities, and keeps this memory. */
   const float* query;
   size_t query_count;
   size_t query_stride; /* between queries; 0: heads * head_dim */
@@ -184,7 +186,7 @@ typedef struct lazyprune_evidence {
    own presets and parts (scorers, schedules, selectors, stores), and custom parts beside them. A custom part has a name that the text can
    use: "lazyllm --scorer mine". Only scorers and schedules can be custom.
 
-   Callbacks return a code: LAZYPRUNE_OK or an error. In most languages the error is LAZYPRUNE_CALLBACK. They may write the reason into
+   Callbacks return a code: LAZYPRUNE_OK or an error, which is LAZYPRUNE_CALLBACK if no other code fits. They may write the reason into
    `message`: one line of at most `message_room` bytes, the final 0 included. If a callback fails, nothing is dropped, and the call that
    needed it returns the callback's code and message. The step can then only be given up (lazyprune_session_abandon, or reset). */
 typedef struct lazyprune_registry lazyprune_registry;
@@ -200,7 +202,7 @@ typedef struct lazyprune_shown {
   const lazyprune_evidence* evidence; /* null if the scorer wants NOTHING */
   float* memory;                      /* (known), by position; null unless the scorer wants every layer; zero when the sequence starts */
   size_t known;                       /* 0, except for IDS, NOTHING and scorers that want every layer */
-  char* message;                      /* (message_room) "" */
+  char* message;                      /* (message_room), "" on entry */
   size_t message_room;
 } lazyprune_shown;
 
@@ -209,7 +211,7 @@ typedef struct lazyprune_scorer {
   uint32_t wants;       /* the evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
   uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
   uint32_t window;      /* WINDOW: number of queries, at least 1 */
-  uint32_t over_heads;  /* ATTENTION, WINDOW: EACH, MEAN or MAX of the heads; plans pass it on */
+  uint32_t over_heads;  /* ATTENTION, WINDOW: EACH, MEAN or MAX of the heads; plan.over_heads repeats it */
   uint32_t reserved;    /* 0 */
   /* Writes the scores (active); larger is more important. The outputs of the step are required: they stay, whatever their scores. The other
      tokens are ranked by their scores. Tokens with a score of +infinity count towards the number of kept tokens like any other; among them
@@ -230,7 +232,7 @@ typedef struct lazyprune_layer {
   uint32_t phase;
   size_t active; /* tokens that took part in the layer just done */
   size_t known;  /* tokens of the sequence, pruned ones included */
-  char* message; /* (message_room) "" */
+  char* message; /* (message_room), "" on entry */
   size_t message_room;
 } lazyprune_layer;
 
@@ -238,7 +240,7 @@ typedef struct lazyprune_schedule {
   uint32_t struct_size;
   uint32_t sees_scores; /* not 0: `keep` always gets `scores` (active); 0: they are null */
   /* The smallest number of done layers at which the schedule prunes, in any step. With fewer layers done, `keep` must answer EVERYTHING.
-     Chunks of a prompt run that many layers. 0 is always correct, but slower. */
+     Chunks of a prompt run at most this number of layers. 0 is always correct, but slower. */
   uint32_t first;
   uint32_t reserved; /* 0 */
   /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. */
@@ -275,7 +277,7 @@ typedef struct lazyprune_session lazyprune_session;
 typedef struct lazyprune_session_options {
   uint32_t struct_size;
   uint32_t layers;   /* of the model */
-  size_t max_tokens; /* reserved at once, and then the limit: a step beyond it is NO_ROOM. 0: memory grows with the sequence */
+  size_t max_tokens; /* room for so many tokens is reserved, and a step beyond it is NO_ROOM. 0: memory grows with the sequence */
   /* For models with layers that see only a window: the numbers of done layers after which tokens may be dropped by attention, ascending.
      Null: after any number. */
   const uint32_t* attention_after;
@@ -311,17 +313,21 @@ LAZYPRUNE_API lazyprune_status lazyprune_policy_help(const lazyprune_registry* r
 
 /* Call the functions of this section between steps, unless their comments say otherwise. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out);
-LAZYPRUNE_API lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens); /* as options.max_tokens */
-LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* session);                      /* at any time; statistics too */
+/* Sets the number of tokens, as options.max_tokens does. */
+LAZYPRUNE_API lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens);
+/* Allowed at any time. Forgets all tokens and resets the statistics. */
+LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* session);
 
-/* Allowed at any time. Gives up the step in progress and forgets its new tokens. Some older tokens are lost: no later step can compute more
-   of them. A token is lost if its row was only carried from the layer before when the step stopped. It is also lost if it was in `spills`
-   of the layer last left. Spills count as saved when the next layer is entered. Rows that were about to leave their waiting slots stay
-   there and go on waiting. If a layer was entered and not left, the engine must remove the keys and values that it wrote for that layer. */
+/* Allowed at any time. Gives up the step in progress and forgets its new tokens. Some older tokens are lost: no later step can compute
+   further layers of them. A token is lost if its row was carried from the layer before, and was not in any slot, when the step stopped. It
+   is also lost if it was in `spills` of the layer last left. Spills count as saved when the next layer is entered. Rows that were about to
+   leave their waiting slots stay there and go on waiting. If a layer was entered and not left, the engine must remove the keys and values
+   that it wrote for that layer. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* session);
 
-/* Forgets the tokens from position `tokens` on, for example rejected drafts. Effects of the forgotten steps on the remaining tokens stay:
-   tokens stay dropped, lost or computed further. To ask a second question about one text, clone the session before the first. */
+/* Forgets the tokens from position `tokens` on, for example rejected drafts. What the forgotten steps did to the remaining tokens stays:
+   such a token can be dropped, be lost, or have the keys and values of more layers. To ask a second question about one text, clone the
+   session before the first. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens);
 
 /* Adds `tokens` tokens at the end of the sequence. The engine must have their keys and values at all layers. Other tokens, and chunks, may
@@ -338,9 +344,9 @@ typedef struct lazyprune_session_state {
   uint32_t struct_size;
   uint32_t layers;
   size_t known;         /* tokens */
-  size_t slots;         /* rows that the aux store must hold: the most slots in use at one time */
+  size_t slots;         /* rows that the aux store must hold: the most slots that were in use at one time */
   size_t stored;        /* slots in use now */
-  size_t waiting_slots; /* waiting rows that the engine must hold: the most slots in use at one time */
+  size_t waiting_slots; /* waiting rows that the engine must hold: the most slots that were in use at one time */
   size_t waiting;       /* slots of waiting rows in use now */
   size_t lost;          /* tokens whose hidden state is gone */
 } lazyprune_session_state;
@@ -355,7 +361,7 @@ typedef struct lazyprune_token {
   uint32_t place;    /* STORED or WAITING: its hidden state is in `slot`; CARRIED: it has no slot */
   uint32_t slot;
   uint32_t lost; /* not 0: its hidden state is gone, and its frontier stays */
-  uint32_t gone; /* not 0: left out of every plan */
+  uint32_t gone; /* not 0: every later plan leaves it out */
   float score;   /* its score when it was last dropped */
   uint32_t reserved;
 } lazyprune_token;
@@ -377,8 +383,8 @@ typedef struct lazyprune_statistics {
   { sizeof(lazyprune_statistics), 0, 0, 0, 0, 0, NULL, NULL }
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* session, lazyprune_statistics* out);
 
-/* The tokens that left all later plans since the last begin, ascending. The array is valid until the session is next changed. The keys and
-   values of these tokens, and their pages, can be freed. */
+/* The tokens that were dropped since the last lazyprune_step_begin and that no later plan has, ascending. The array is valid until the
+   session is next changed. The keys and values of these tokens, and their pages, can be freed. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, const uint32_t** positions, size_t* count);
 
 /* ---- one step ---- */
@@ -390,8 +396,8 @@ typedef struct lazyprune_request {
   /* `outputs` has no default. With a default, a caller that forgot to set it would prune a chunk by the chunk's own last token.
      k >= 1: the last k new tokens are required at every layer, and the last layer computes them to the end. The last of them is the
      query token. Use 1 for a prompt's last piece and for a generated token. Use k to verify k - 1 drafts.
-     0: a chunk, a piece of a prompt that more pieces follow. It has no query, so nothing is scored or dropped. Its rows wait before the
-     first layer that could prune, and a later step with outputs takes them up. */
+     0: a chunk, a piece of a prompt that more pieces follow. It has no query, so nothing is scored or dropped. Its rows stop
+     before the first point where the policy could drop tokens, and wait. A later step with outputs takes them on from there. */
   size_t outputs;
 } lazyprune_request;
 #define LAZYPRUNE_OUTPUTS_UNSET SIZE_MAX
@@ -399,7 +405,7 @@ typedef struct lazyprune_request {
   { sizeof(lazyprune_request), LAZYPRUNE_PREFILL, 0, LAZYPRUNE_OUTPUTS_UNSET }
 
 /* Steps may come in any order. A sequence may begin with a decode step. A chunk may follow a finished prompt: it reads the next turn of a
-   conversation, and its rows wait like those of the first prompt. The phase decides what the policy may prune, and in which of its numbers
+   conversation, and its rows wait like those of the first prompt. The phase decides what the policy may prune, and which numbers of
    the statistics count the rows. */
 
 /* Returns the status that lazyprune_step_begin would return, and changes nothing. Use it for a batch: check all requests before the first
@@ -423,7 +429,7 @@ typedef struct lazyprune_plan {
   uint32_t wants;  /* the evidence that lazyprune_step_leave needs */
   uint32_t window; /* WINDOW: number of queries */
   /* ATTENTION, WINDOW: EACH, MEAN or MAX, as the scorer reads the heads. If it is MEAN or MAX, evidence may have one head that holds this
-     mean or maximum. Less has then to be copied from a device. */
+     mean or maximum. The engine then copies less from its device. */
   uint32_t over_heads;
   uint32_t reserved;
   /* Reserved for later versions; null and 0 in this one. PROBES: the rows of attention (probes_count) that the scorer wants at this
@@ -447,7 +453,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_step_pages(const lazyprune_session* ses
 /* Valid until the next enter. */
 typedef struct lazyprune_spills {
   uint32_t struct_size;
-  float margin; /* (least kept - best dropped) / |least kept|, in scores, if the selection is by score alone; else NaN */
+  float margin; /* (least kept score - best dropped score) / |least kept score|, if the selection is by score alone; else NaN */
   const lazyprune_spill* items;
   size_t count;
 } lazyprune_spills;

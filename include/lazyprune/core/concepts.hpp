@@ -6,18 +6,19 @@
 //                                                `view` says which evidence the scorer needs: exactly one view of core/views.hpp, or
 //                                                every_layer<that view>. A scorer of window_view has a member `window`, the number of
 //                                                queries
-//   head_reducing_scorer                         A scorer of attention that also has over_heads
-//                       s.over_heads()           Returns the mean or the maximum, if the scorer reads nothing else of the heads. An engine
-//                                                then copies one row from its device instead of one row for each head
+//   head_reducing_scorer                         A scorer of attention that also has the function over_heads
+//                       s.over_heads()           Returns head_reduction::mean or max, if the scorer reads only the mean or maximum over the
+//                                                heads. An engine then copies one row from its device instead of one row for each head
 //   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`
-//   adaptive_schedule   s.keep(context, scores)  Returns the same number. The schedule decides by the scores (active). A schedule has only
-//                                                one of the two forms of keep, unless s.sees_scores() says which one to call
-//   foretelling_schedule                         A schedule that also has first
+//   adaptive_schedule   s.keep(context, scores)  Returns the same number, but decides by the scores (active). A schedule has
+//                                                only one of the two forms of keep, unless s.sees_scores() says which one to call
+//   foretelling_schedule                         A schedule that also has the function first
 //                       s.first(phase, layers)   Returns the smallest number of done layers at which the schedule could prune in that
-//                                                phase, for any length of the sequence. Returns `layers` if it never prunes
-//   layer_naming_schedule                        A schedule that also has prunes_after
+//                                                phase. The number must be right for every length of the sequence. Returns
+//                                                `layers` if the schedule never prunes
+//   layer_naming_schedule                        A schedule that also has the function prunes_after
 //                       s.prunes_after(done, phase, layers)   Returns whether the schedule could prune after `done` layers in that
-//                                                phase, for any length of the sequence
+//                                                phase. The answer must be right for every length of the sequence
 //   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
 //                                                has room for all candidates and may serve as scratch. The session checks the list. If it
 //                                                is wrong, nothing is dropped and step::finish reports it
@@ -175,7 +176,7 @@ constexpr bool sees_scores(const Schedule& schedule) {
     return adaptive_schedule<Schedule>;
 }
 
-/// A schedule that says how early it could prune. Chunks of a prompt run that many layers.
+/// A schedule that says how early it could prune. Chunks of a prompt run at most this number of layers.
 template <class S>
 concept foretelling_schedule = any_kind_of_schedule<S> && requires(const S s, phase step, layer_id layers) {
   { s.first(step, layers) } -> std::convertible_to<layer_id>;
@@ -206,7 +207,7 @@ constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, 
     return done >= first_pruning(schedule, step, layers);
 }
 
-/// Asks a schedule of either kind how many tokens go on. scores (active).
+/// Asks a schedule of either kind how many tokens go on. The shape of `scores` is (active).
 template <any_kind_of_schedule Schedule>
 std::size_t ask(const Schedule& schedule, const layer_context& context, std::span<const float> scores) {
   if constexpr (adaptive_schedule<Schedule>)

@@ -19,7 +19,7 @@ inline namespace v0 {
 enum class error_code : std::uint8_t {
   bad_input,    // a file or an argument is wrong
   wrong_order,  // another call has to come first
-  no_room,      // more tokens than were reserved, or than the model has positions
+  no_room,      // the sequence would exceed the reserved tokens or the model's positions
   no_memory,    // an allocation failed
   io,           // a read or a write failed: the machine is at fault, not the input
   unsupported,  // valid, but not implemented here
@@ -30,7 +30,7 @@ constexpr std::string_view name_of(error_code code) {
   return names[static_cast<std::size_t>(code)];
 }
 
-/// `what()` reads "FILE: PLACE: expected EXPECTED, found FOUND"; fields that are empty are left out.
+/// `what()` reads "FILE: PLACE: expected EXPECTED, found FOUND"; empty fields are left out.
 class error : public std::runtime_error {
  public:
   error(std::string_view file, std::string_view place, std::string_view expected, std::string_view found = {},
@@ -39,7 +39,7 @@ class error : public std::runtime_error {
         fields_{std::string(file), std::string(place), std::string(expected), std::string(found)},
         code_(code) {}
 
-  /// The same fault, found on behalf of another file. `file` is named first, and the file that `fault` named becomes part of the place.
+  /// The same fault, reported for another file. `file` is named first, and the file that `fault` named becomes part of the place.
   error(std::string_view file, const error& fault)
       : std::runtime_error(one_line(std::string(file) + ": " + fault.what())), fields_(fault.fields_), code_(fault.code_) {
     fields_.place = fields_.file + (fields_.file.empty() || fields_.place.empty() ? "" : ": ") + fields_.place;
@@ -86,7 +86,8 @@ inline std::atomic<error_hook> installed_error_hook{nullptr};
 /// Installs a hook (null: no hook) and returns the previous one.
 inline error_hook set_error_hook(error_hook hook) noexcept { return detail::installed_error_hook.exchange(hook); }
 
-/// Calls the hook, if there is one, and throws `fault`. Without exceptions it prints the error on stderr and aborts the program.
+/// Calls the hook, if there is one, and throws `fault`. In a build without exceptions it prints the error on stderr and aborts the program
+/// instead.
 [[noreturn]] inline void report_error(const error& fault) {
   if (const error_hook hook = detail::installed_error_hook.load()) hook(fault);
 #ifdef __cpp_exceptions

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads and writes numbers, lists and names in the text of a flag. A text is a number only as a whole. Numbers are written in the shortest
-// form that reads back as the same number.
+// Reads and writes numbers, lists and names in the text of a flag. A text counts as a number only if all of it is one. Numbers are written
+// in the shortest form that reads back as the same number.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The whole text as a number. nullopt if the text is not a number, has other characters around the number, or if the number does not fit
-/// into T. Infinity and NaN do not count as numbers.
+/// The number that the whole text stands for. Returns nullopt if the text has other characters around the number, or if the number does not
+/// fit into T. Infinity and NaN do not count as numbers.
 template <class T>
   requires std::integral<T> || std::floating_point<T> std::optional<T> number_in(std::string_view text) {
     T value{};
@@ -47,7 +47,7 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
-/// "one of a, b, c": the elements of a range, or what `name_of` returns for each.
+/// Returns "one of a, b, c" with the elements of the range, or with what `name_of` returns for each.
 template <class Range, class Projection = std::identity>
 std::string one_of_names(const Range& names, Projection name_of = {}) {
   std::string all;

@@ -27,8 +27,8 @@ struct row_source {
 struct spill {
   std::uint32_t row;
   std::uint32_t slot;
-  row_source::origin from = row_source::origin::carried;  // or waiting
-  row_source::origin to = row_source::origin::stored;     // or waiting
+  row_source::origin from = row_source::origin::carried;  // carried or waiting
+  row_source::origin to = row_source::origin::stored;     // stored or waiting
   friend bool operator==(const spill&, const spill&) = default;
 };
 

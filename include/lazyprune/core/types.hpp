@@ -20,18 +20,18 @@ inline constexpr std::size_t everything = static_cast<std::size_t>(-1);
 
 /// The context in which a schedule decides how many tokens go on. New members are added only at the end.
 struct layer_context {
-  layer_id done;       // layers that are done: the answer decides which tokens enter layer `done`. 1..layers-1; also 0,
-                       // before the first layer, if the scorer needs only the positions (token_view)
-  layer_id layers;     // layers of the model
-  std::size_t active;  // tokens that took part in the layer just done
-  std::size_t known;   // tokens of the sequence so far, pruned ones included
+  layer_id done;       // number of layers that are done, 1 to layers - 1. The answer decides which tokens enter layer `done`. It can be
+                       // 0, before the first layer, if the scorer needs only positions (token_view)
+  layer_id layers;     // number of layers of the model
+  std::size_t active;  // number of tokens that took part in the layer just done
+  std::size_t known;   // number of tokens of the sequence so far, pruned ones included
   phase step;
 };
 
-/// The input of a selector. The session has already left out the tokens that cannot go on. It has set the scores of the tokens that the
-/// step requires to +inf. The query token is one of them. In all other scores it has replaced NaN by -inf, and +inf by the largest finite
-/// number. A score of +inf therefore always means "required". The scores are the session's scratch memory. A wrapper of a selector may set
-/// more of them to +inf.
+/// The input of a selector. The session has already left out the tokens that cannot go on. Some tokens are required by the step, the query
+/// token among them. The session has set their scores to +inf. In the other scores it has replaced NaN by -inf, and +inf by the largest
+/// finite number. A score of +inf therefore always means "required". The scores are the session's scratch memory. A wrapper of a selector
+/// may set more of them to +inf.
 struct candidates {
   std::span<float> scores;              // (candidates)
   std::span<const position> positions;  // (candidates), ascending; the last one is the query token
@@ -39,9 +39,9 @@ struct candidates {
   float required_mass = 0;              // sum of the scores that the required tokens had before they became +inf
 };
 
-/// The input of an aux store: the hidden states that are stored now, and those that were just dropped.
+/// The input of an aux store: the hidden states that are stored now, and those of the tokens that were just dropped.
 struct stored_rows {
-  std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf: the row is read next and must stay
+  std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf if the row is read next and must stay
   std::span<const position> positions;  // (rows), ascending
   bool embeddings = false;              // the rows were dropped before layer 0; keeping them takes no memory
 };

@@ -24,7 +24,7 @@ struct attention_view {
 /// token.
 struct window_view {
   const float* data;    // (queries, heads, active), rows `stride` floats apart
-  std::size_t queries;  // min(the scorer's window, rows of this step); the last one is the query token
+  std::size_t queries;  // min(the scorer's window, rows of this step); the last one is the query token's
   std::size_t heads;
   std::size_t stride;
   std::span<const position> positions;  // (active), ascending

@@ -23,9 +23,10 @@ struct bootstrap {
   std::size_t resamples = 10000;
   std::uint64_t seed = 1;
 
-  /// Returns the interval of a statistic of `size` samples. It draws `size` samples with replacement, `resamples` times, and calls
-  /// `statistic(indices)` for each draw. The interval reaches from the 2.5th to the 97.5th percentile of the results, linear between
-  /// neighbours as in numpy.percentile. Draw k of resample r is the high half of the product of `size` and mix(seed, r * size + k).
+  /// Returns the interval of a statistic of `size` samples. Each of the `resamples` resamples draws `size` indices with replacement, and
+  /// `statistic(indices)` is computed from them. The interval reaches from the 2.5th to the 97.5th percentile of the results. Percentiles
+  /// are interpolated linearly, as in numpy.percentile. Draw k of resample r is the upper half of the 128-bit product of `size` and
+  /// mix(seed, r * size + k).
   template <class Statistic>
   interval operator()(std::size_t size, Statistic statistic) const {
     std::vector<std::size_t> drawn(size);

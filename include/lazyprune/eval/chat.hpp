@@ -15,7 +15,7 @@ inline namespace v0 {
 struct chat_format {
   std::string_view name;
   std::string_view before, after;     // text around the prompt
-  std::string_view name_of_answer{};  // removed from answers, with the space around them; empty: answers stay unchanged
+  std::string_view name_of_answer{};  // removed from answers, as is the space around an answer; empty: answers stay unchanged
   friend bool operator==(const chat_format&, const chat_format&) = default;
 };
 

@@ -26,7 +26,7 @@ struct token_range {
 };
 
 /// Returns the tokens of a prompt's context. They contain no character of `before` (the instruction) or `after` (the question). If middle
-/// truncation (eval/truncation.hpp) has cut one of these texts, only the rest of this text is excluded.
+/// truncation (eval/truncation.hpp) has cut one of these texts, only what is left of that text is excluded.
 inline token_range context_of(std::span<const token_id> prompt, std::string_view before, std::string_view after, const tokenizer& tokens) {
   std::string text;
   std::vector<std::size_t> begins;  // where each token's characters begin, and where the last one ends

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A mean and its confidence interval: of samples, of a ratio of sums, or over several tasks.
+// Means of samples, ratios of sums, and means over tasks, each with its confidence interval.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline estimate estimate_of(std::span<const double> values, const bootstrap& dra
   return {sum / static_cast<double>(values.size()), draws(values)};
 }
 
-/// The sum of `upper` over the sum of `lower`. Entry i of both belongs to sample i, so the bootstrap draws both entries together.
+/// The sum of `upper` over the sum of `lower`. Entry i of each list belongs to sample i, so the bootstrap draws the two entries together.
 inline estimate ratio_of(std::span<const double> upper, std::span<const double> lower, const bootstrap& draws = {}) {
   const auto ratio = [&](std::span<const std::size_t> drawn) {
     double above = 0, below = 0;
@@ -43,9 +43,9 @@ inline estimate ratio_of(std::span<const double> upper, std::span<const double> 
   return {ratio(all), draws(upper.size(), ratio)};
 }
 
-/// The mean over tasks. `of(task)` returns an optional<estimate>; if one is missing, so is the result. Each task has the same weight,
-/// whatever its number of samples. The distances from the means to the ends of their intervals are added as squares, like the deviations of
-/// independent means.
+/// The mean over tasks. `of(task)` returns an optional<estimate>. If it returns none for any task, the result is none. Each task has the
+/// same weight, whatever its number of samples. The distances from the means to the ends of their intervals are added as squares, like the
+/// deviations of independent means.
 template <class Task, class Of>
 std::optional<estimate> mean_over(const std::vector<Task>& tasks, Of of) {
   double mean = 0, below = 0, above = 0;

@@ -47,7 +47,7 @@ struct text_fidelity {
   std::string text;  // the name of the text
   std::size_t prompt_tokens = 0;
   std::vector<step_fidelity> steps;      // one for each token read after the prompt
-  std::optional<std::size_t> parted_at;  // first step, from 0, at which the greedy texts differ; none: they are equal
+  std::optional<std::size_t> parted_at;  // first step, counted from 0, at which the greedy texts differ; none: they are equal
   double rows = 0;                       // share of the dense model's prefill rows that the pruned model computes
   double ttft_s = 0;                     // time to first token
   double dense_ttft_s = 0;
@@ -73,7 +73,7 @@ struct fidelity_summary {
   estimate dense_perplexity{};  // exp(mean loss)
   estimate perplexity{};
   double equal_texts = 0;                  // share of the texts whose greedy text equals the dense model's
-  std::optional<std::size_t> parted_at{};  // the earliest of all texts
+  std::optional<std::size_t> parted_at{};  // the earliest over all texts
   double rows = 0;                         // the mean
   double ttft_s = 0, dense_ttft_s = 0;     // the means
   friend bool operator==(const fidelity_summary&, const fidelity_summary&) = default;
@@ -115,8 +115,8 @@ inline void estimate_fidelity(fidelity_summary& summary, std::span<const fidelit
 }  // namespace detail
 
 /// Summarizes at least one text, each with at least one step. Every step has the same weight. For the intervals, the bootstrap draws whole
-/// texts. If there is a single text, it draws the steps of this text, as if they were independent. The intervals then describe the means
-/// for texts that continue in the same way.
+/// texts. If there is a single text, it draws the steps of this text, as if they were independent. The intervals then say how well the
+/// means are known for this one text. They say nothing about other texts.
 inline fidelity_summary summary_of(std::span<const text_fidelity> texts, std::string policy, const bootstrap& draws = {}) {
   fidelity_summary summary;
   summary.text = texts.size() == 1 ? texts.front().text : "all";

@@ -45,7 +45,7 @@ constexpr std::string_view name_of(eval_metric metric) {
 
 /// Returns the score of a prediction, from 0 to 1. Most metrics score it against each answer and take the best score, or 0 if there are no
 /// answers. string_match_all and string_match_part score it against all answers at once. `classes`: the names of all classes; only
-/// classification needs them. Throws `error` if the metric needs other answers or classes.
+/// classification needs them. Throws `error` if the answers or classes are not of the kind that the metric needs.
 inline double score_of(eval_metric metric, std::string_view prediction, const std::vector<std::string>& answers,
                        const std::vector<std::string>* classes = nullptr) {
   const auto best = [&](auto score) {

@@ -46,7 +46,7 @@ void read_answers(const json_value& object, Record& to) {
   to.answers = strings_of(object.has("outputs") ? object.at("outputs") : object.at("answers"));
   if (const auto classes = object.find("all_classes")) to.all_classes = strings_of(*classes);
   if (const auto length = object.find("length"); length && length->number() != -1)
-    to.length = length->whole_number();  // -1: unknown, in RULER
+    to.length = length->whole_number();  // RULER writes -1 if it is unknown
   to.id = id_of(object);
 }
 
@@ -114,7 +114,7 @@ inline std::vector<eval_sample> read_samples(line_reader& lines, const std::func
   return read_json_lines<eval_sample>(lines, read, on_bad);
 }
 
-/// Reads all predictions of LongBench's or RULER's form. Bad lines are treated as in `read_samples`.
+/// Reads all predictions, in LongBench's or RULER's form. Bad lines are treated as in `read_samples`.
 inline std::vector<eval_prediction> read_predictions(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
   return read_json_lines<eval_prediction>(lines, detail::prediction_of, on_bad);
 }

@@ -29,7 +29,7 @@ struct eval_sample {
 struct eval_cost {
   std::string model;    // its directory
   std::string method;   // the pruning method
-  std::string asked{};  // flags and a digest of the prompt; runs that differ in it answer other questions; empty: an older record
+  std::string asked{};  // flags and a digest of the prompt: with another value, a run answered other questions; empty: an older record
   std::size_t prompt_tokens = 0;
   std::optional<std::uint64_t> generated_tokens;  // including EOS; none: an older record
   std::optional<double> ttft_s;                   // time to first token; none: answered in a batch, whose times include the other answers

@@ -26,7 +26,7 @@ struct searched_stages {
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
 
-/// A score with its loss. An evaluation may return it in place of a score, if it knows the loss better than the score tells.
+/// A score with its loss. An evaluation may return it in place of a score, to say itself how large the loss is.
 struct stage_score {
   double score;  // 0 to 100
   double loss;   // points of score, as the caller defines them
@@ -34,43 +34,43 @@ struct stage_score {
 
 struct stage_search_result {
   std::vector<searched_stages> trail;  // in the order of evaluation; begins with the dense model
-  std::size_t best = 0;                // index into `trail`: the stages that hold with the fewest rows
+  std::size_t best = 0;                // index into `trail`: of the stages that hold, those with the fewest rows
   bool complete = true;                // false if the limit of evaluations or `enough` ended the search
   friend bool operator==(const stage_search_result&, const stage_search_result&) = default;
 };
 
 /// Local search over stages. Each layer has at most one stage, with a share from a grid.
 ///  1. Lower: add a stage to the best stages so far, if `most_stages` allows it, or lower the share of one stage. Take the change that
-///     leaves the fewest rows. For each layer, bisection finds the lowest share that holds. First, one evaluation checks whether the layer
-///     can beat the best layer so far at all.
+///     leaves the fewest rows. For each layer, bisection finds the lowest share that holds. Before that, one evaluation checks whether the
+///     layer can beat the best layer so far.
 ///  2. Exchange, if step 1 finds nothing: soften one stage (take the next larger share, move it one layer later, or remove it), and lower
 ///     as in step 1. Accept the result if it has fewer rows than the best stages.
 /// Steps 1 and 2 repeat until neither finds anything. A deep model is first searched by step 1 alone, with new stages after about 8 evenly
-/// spaced layers. Then new stages may follow twice as many layers, and so on. Stages that prune harder than stages that failed are not
-/// evaluated, but assumed to fail, too. (They prune harder if no layer has more active tokens.) Nothing is evaluated twice. The result
-/// depends only on the scores and losses.
+/// spaced layers. Then new stages are tried after twice as many layers, and so on. Stages that prune harder than stages that failed are not
+/// evaluated, but assumed to fail, too. (Stages prune harder than others if no layer has more active tokens under them.) Nothing is
+/// evaluated twice. The result depends only on the scores and losses.
 ///
 /// It finds a local optimum: no change of one stage and no exchange improves it. If a score rises with more pruning, for example by chance
 /// with few samples, the search can miss better stages. Also, the best of many evaluations looks better than it is. So score the result on
 /// other samples. With few samples, return a `stage_score` whose loss is the largest plausible one.
-/// A round of step 1 evaluates about one schedule per layer and a few more. A round of step 2 evaluates up to as many for each softening.
-/// Many schedules are ruled out without an evaluation.
+/// A round of step 1 evaluates about one schedule per layer and a few more. A round of step 2 evaluates up to that many for each way to
+/// soften a stage. Many schedules are ruled out without an evaluation.
 struct stage_search {
   double max_loss = 1.0;                                           // points of score
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // descending, each in (0, 1)
   std::size_t most_evaluations = 100;                              // including the one of the dense model
   std::size_t most_stages = 0;                                     // 0: one for each layer
   std::optional<std::vector<layer_id>> after{};                    // numbers of completed layers after which a stage may stand; none: all
-  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true skips it
+  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true: it is skipped
 
   /// Searches stages for a model of `layers` layers. `evaluate(const stages&)` returns a `stage_score`, or a score from 0 to 100. The loss
-  /// of such a score is its distance to the dense model's score. The first call has no stages: it scores the dense model. Throws `error` if
-  /// the shares do not descend within (0, 1), and whatever `evaluate` throws.
+  /// of such a score is the dense model's score minus this score. The first call has no stages: it scores the dense model. Throws `error`
+  /// if the shares do not descend within (0, 1), and whatever `evaluate` throws.
   template <class Evaluate>
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 
-  /// Returns the least number of layers after which a later evaluation can prune, once the stages `failed` did not hold. If `failed` is a
-  /// single stage with the largest share, stages after its layer and after earlier layers are ruled out. Otherwise returns 0.
+  /// Returns the least number of layers after which a later evaluation can still prune, given that the stages `failed` did not hold. If
+  /// `failed` is a single stage with the largest share, stages after its layer and after earlier layers are ruled out. Otherwise returns 0.
   layer_id first_after(const stages& failed, layer_id layers) const {
     if (failed.list().size() != 1 || failed.list().front().share != shares.front()) return 0;
     layer_id next = failed.list().front().after + 1;
@@ -93,7 +93,7 @@ inline std::vector<searched_stages> best_trades(std::vector<searched_stages> tri
 
 namespace detail {
 
-/// notches[l] is the stage after l + 1 layers: 0 for no stage, n for share n - 1 of the grid.
+/// notches[l] is the stage after l + 1 layers: 0 for no stage, n for the share with index n - 1 in the grid.
 using notches = std::vector<std::size_t>;
 
 template <class Evaluate>
@@ -134,8 +134,8 @@ class stage_searcher {
     return std::nullopt;
   }
 
-  /// Tries to lower one share or to add one stage. Returns the result that holds with the fewest rows. Returns none if no such result has
-  /// fewer rows than `bound`.
+  /// Tries to lower one share or to add one stage. Of the results that hold, returns the one with the fewest rows. Returns none if none of
+  /// them has fewer rows than `bound`.
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
     const auto standing = static_cast<std::size_t>(std::ranges::count_if(from, [](std::size_t notch) { return notch > 0; }));

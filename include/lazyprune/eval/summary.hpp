@@ -25,10 +25,10 @@ struct eval_summary {
   std::string metric;
   std::size_t n = 0;  // predictions; or samples, if several runs of a sample are pooled (eval/pooled.hpp)
   estimate score{};   // 0 to 100
-  // Points of score below the dense model, paired by sample (loss_of). Not set for the dense model itself, or if it answered other
-  // questions.
+  // How many points of score the method is below the dense model, paired by sample (loss_of). Not set for the dense model itself, nor if
+  // the dense model answered other questions.
   std::optional<estimate> lost{};
-  // The members below are set if every prediction has a cost. Times are over the predictions that have them.
+  // The members below are set if every prediction has a cost. Times are means over the predictions that have times.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> generated_tokens{};  // including EOS
   std::optional<estimate> ttft_s{};
@@ -37,7 +37,7 @@ struct eval_summary {
   std::optional<estimate> share_computed{};  // share of the (prompt token, layer) pairs computed by the end of the generation
   std::optional<estimate> revived{};         // revived rows per prediction
   std::optional<estimate> total_s{};         // time of the whole generation
-  std::optional<estimate> speedup_total{};   // mean dense over mean pruned total_s
+  std::optional<estimate> speedup_total{};   // mean dense time over mean pruned time of the whole generation
   std::optional<std::uint64_t> timed{};      // predictions that have times
   std::vector<double> per_layer{};           // share of the prompt tokens that each layer computed in the prefill
   // (11, layers): share of the prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the generated tokens.
@@ -75,8 +75,8 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 
 }  // namespace detail
 
-/// Returns the points of score below the dense model. Entry i of both lists is the score of sample i, from 0 to 1. The interval is narrower
-/// than that of unpaired scores, because it leaves out how much harder some samples are than others.
+/// Returns the points of score below the dense model. Entry i of both lists is the score of sample i, from 0 to 1. The interval is usually
+/// narrower than without pairs, because it leaves out that some samples are harder than others.
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
@@ -106,7 +106,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
   if (all([](const eval_cost& c) { return c.generated_tokens.has_value(); }))
     summary.generated_tokens = estimate_of(values([](const eval_cost& c) { return *c.generated_tokens; }), draws);
-  // Sets seconds and speedup over the predictions that have times. Returns the dense model's seconds.
+  // Sets `seconds` and `speedup` from the predictions that have times. Returns the dense model's seconds.
   const auto time = [&](auto of, auto dense_of, std::optional<estimate>& seconds, std::optional<estimate>& speedup) -> std::vector<double> {
     std::vector<double> own, paired, dense;
     for (const eval_prediction& prediction : predictions) {

@@ -16,12 +16,12 @@ inline namespace v0 {
 struct eval_task {
   std::string_view name;    // of the data set
   std::string_view group;   // its row in the paper's Table 1, or "RULER"
-  std::string_view prompt;  // the context and the input of a sample replace {context}, at most once, and {input}
+  std::string_view prompt;  // a sample's context replaces {context}, which occurs at most once; its input replaces {input}
   std::size_t max_new;      // tokens to generate
   eval_metric metric;
-  bool first_line = false;     // only the first line of a prediction counts, without the empty lines before it
+  bool first_line = false;     // only the first non-empty line of a prediction counts
   bool chat = true;            // the prompt goes into the model's chat format
-  std::string_view stop = "";  // the answer ends before this text, except in empty lines before it; empty: the answer ends at EOS
+  std::string_view stop = "";  // the answer ends where this text first occurs after any empty lines; empty: it ends at EOS
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 

@@ -34,11 +34,11 @@ constexpr std::string_view name_of(trace_field part) {
 /// The first difference between two traces.
 struct trace_difference {
   std::size_t step;
-  std::optional<layer_id> layer;  // active, rows, revived
+  std::optional<layer_id> layer;  // set for active, rows and revived
   trace_field what;
   // active, rows, revived: the positions that only this trace has, ascending.
   // tokens: the first id that differs; empty if this trace has no more tokens.
-  // next: the id. steps, layers, logits: how many there are.
+  // next: the id. steps, layers, logits: how many of them this trace has.
   std::vector<std::uint32_t> only_a;
   std::vector<std::uint32_t> only_b;
   std::optional<double> margin_a;  // active: the margin of the choice that led to this layer, if recorded
@@ -54,7 +54,7 @@ struct trace_difference {
 
 /// The largest absolute difference between logits, over the steps with logits in both traces.
 struct logits_distance {
-  std::size_t steps = 0;  // compared
+  std::size_t steps = 0;  // how many were compared
   double most = 0;        // infinite if a logit is not a number
   std::size_t at = 0;     // the step of `most`
   friend bool operator==(const logits_distance&, const logits_distance&) = default;
@@ -158,14 +158,14 @@ inline std::string text_of(const trace_difference& d) {
     return p.empty() ? "none" : position_ranges(p, 12) + " (" + std::to_string(p.size()) + ")";
   };
   text += "  positions only in A: " + positions(d.only_a) + "; only in B: " + positions(d.only_b) + "\n";
-  if (d.what != trace_field::active) return text + "  the active tokens are the same here: no close choice explains it\n";
+  if (d.what != trace_field::active) return text + "  the active tokens are the same here, so no close choice explains it\n";
   const auto margin = [](const std::optional<double>& m) { return m ? brief(*m) : "not recorded"; };
   text += "  margin of the choice that led here: " + margin(d.margin_a) + " in A, " + margin(d.margin_b) + " in B: ";
   return text +
          (d.explained()              ? "below "
           : d.margin_a || d.margin_b ? "not below "
-                                     : "unknown if below ") +
-         brief(rounding_margin) + (d.explained() ? ", rounding can explain it\n" : ", where rounding could explain it\n");
+                                     : "perhaps below ") +
+         brief(rounding_margin) + (d.explained() ? ", so rounding can explain it\n" : "; below that, rounding could explain it\n");
 }
 
 }  // namespace detail

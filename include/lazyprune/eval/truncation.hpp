@@ -17,9 +17,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Returns the text itself if it has at most `most` tokens. Otherwise returns the text of its first most / 2 tokens, followed by the text
-/// of its last most / 2 tokens. `encode(text)` returns the ids that the model reads; BOS counts. `decode(ids)` returns their text without
-/// special tokens. Encoding the result again may give a few tokens more or fewer, because the text where the halves meet is new. Throws
-/// `error` if `most` is below 2.
+/// of its last most / 2 tokens. `encode(text)` returns the ids that the model reads, including BOS. `decode(ids)` returns their text
+/// without special tokens. Encoding the result again may give a few tokens more or fewer, because the text where the halves meet is new.
+/// Throws `error` if `most` is below 2.
 template <class Encode, class Decode>
 std::string middle_truncated(std::string_view text, std::size_t most, Encode encode, Decode decode) {
   if (most < 2) throw error("", "prompt", "a limit of at least 2 tokens", std::to_string(most));

@@ -47,7 +47,8 @@ struct placed_tensor {
   }
 };
 
-/// Why a model is opened: to compute with it, or only to describe it. Only a described model may be one that this library does not support.
+/// Why a model is opened: to compute with it, or only to describe it. A model that is only described may be one that this library does not
+/// support.
 enum class model_use : std::uint8_t { computed, described };
 
 /// Several threads may call const member functions at once.
@@ -103,8 +104,8 @@ class checkpoint {
   /// All tensors, by their name in the file. The views are valid while the checkpoint exists.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
-  /// Starts to read the first 128 MiB of the first file with weights in the background. Does nothing if the file is not mapped. `ahead`
-  /// must not outlive this checkpoint.
+  /// Starts to read, in the background, the first 128 MiB of the first file that has weights. Does nothing if the file is not mapped.
+  /// `ahead` must not outlive this checkpoint.
   void prefetch(read_ahead& ahead) const {
     constexpr std::size_t beginning = std::size_t{128} << 20;
     if (!is_gguf() && files_.empty()) return;  // an index without tensors
@@ -161,9 +162,9 @@ class checkpoint {
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
-  /// Throws `error` if the files have a weight that is not in `names`. The config then leaves out some of the model. Three kinds of weights
-  /// are ignored: RoPE frequencies (old checkpoints store them), the output head of a model with tied embeddings, and the image model
-  /// beside a text model.
+  /// Throws `error` if the files have a weight that is not in `names`, because the config then leaves out a part of the model. Ignores
+  /// three kinds of weights: RoPE frequencies (old checkpoints store them), the output head of a model with tied embeddings, and the image
+  /// model beside a text model.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));

@@ -53,13 +53,13 @@ class checkpoint_shapes {
 
  private:
   const checkpoint& files_;
-  // load_model calls const functions.
+  // Mutable, because load_model calls only const functions.
   mutable std::vector<std::vector<float>> zeros_;
   mutable std::set<std::string, std::less<>> asked_;
 };
 
-/// A checkpoint's tensors as a source for load_model. Tensors of plain types (F32, F16, BF16) are used as they are in the file. Quantized
-/// matrices come with a reader that widens them.
+/// A checkpoint's tensors as a source for load_model. Tensors of plain types (F32, F16, BF16) are used as they are in the file, unless the
+/// file interleaves their rows. Matrices that are quantized or interleaved come with a reader that converts them.
 class checkpoint_weights {
  public:
   /// Quantized matrices are widened to `widened`, which is bf16 or f32. Quantized vectors are widened to f32. The checkpoint must outlive
@@ -69,8 +69,8 @@ class checkpoint_weights {
   bool contains(std::string_view name) const { return files_.contains(name); }
 
   /// Returns the tensor, which is valid while this object and the checkpoint exist. Throws `error` if it is missing or has another shape.
-  /// If `rows` is 1, the tensor may also be a vector. If the file is mapped, this call starts to read the tensor into memory. Its pages are
-  /// released with the last matrix that uses them.
+  /// If `rows` is 1, the tensor may also be a vector. If the file is mapped, this call starts to read the tensor into memory. The tensor's
+  /// pages are released with the last matrix that uses them.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
@@ -123,10 +123,10 @@ class checkpoint_weights {
 
   const checkpoint& files_;
   dtype widened_;
-  // load_model calls const functions.
+  // Mutable, because load_model calls only const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
-  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // the range [first, end) that was asked for
+  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // ranges [first, end) that were asked for
   mutable read_ahead ahead_;
 };
 

@@ -107,7 +107,8 @@ inline void read_shape(const json_value& config, const model_family& family, mod
 
 }  // namespace detail
 
-/// Returns the token ids under `key`, which is a number or a list, or may be missing. In some files, -1 and 2^32 - 1 mean "no token".
+/// Returns the token ids under `key`. The value is a number or a list. If the key is missing, there are no ids. In some files, -1 and 2^32
+/// - 1 mean "no token".
 inline std::vector<token_id> token_ids_of(const json_value& config, std::string_view key, std::size_t vocabulary) {
   std::vector<token_id> ids;
   const auto value = config.find(key);

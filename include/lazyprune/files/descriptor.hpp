@@ -62,7 +62,7 @@ inline file_descriptor open_file(const std::filesystem::path& path, int flags, c
   throw error(name, "", expected, reason_of(code));
 }
 
-/// Returns the file that a name leads to through symbolic links. It need not exist.
+/// Returns the file that a name leads to through symbolic links. This file need not exist.
 inline std::filesystem::path behind_links(std::filesystem::path path) {
   std::error_code failure;
   for (int links = 0; links < 40 && std::filesystem::is_symlink(path, failure); ++links) {
@@ -73,8 +73,8 @@ inline std::filesystem::path behind_links(std::filesystem::path path) {
   return path;
 }
 
-/// Gives a new file the owner and permissions of the file that it will replace. If the process may not change the owner, it tries to change
-/// only the group. Returns false, with errno set, if the permissions cannot be set.
+/// Gives a new file the owner and permissions of the file that it will replace. If the owner cannot be changed, this function tries to
+/// change only the group. Returns false, with errno set, if the permissions cannot be set.
 inline bool take_permissions(int descriptor, const struct stat& of) {
   if (::fchown(descriptor, of.st_uid, of.st_gid) != 0 && ::fchown(descriptor, static_cast<uid_t>(-1), of.st_gid) != 0) errno = 0;
   return ::fchmod(descriptor, of.st_mode & 0777) == 0;

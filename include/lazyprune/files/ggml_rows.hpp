@@ -17,8 +17,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Returns the index in a llama's GGUF file of a row of q or k. The file interleaves the two halves of each head, because its RoPE rotates
-/// neighbouring rows.
+/// Returns the place of this row of q or k in a llama's GGUF file. The file interleaves the two halves of each head, because its RoPE
+/// rotates neighbouring rows.
 constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
   const std::size_t in_head = row % head_dim, half = head_dim / 2;
   return row - in_head + in_head % half * 2 + in_head / half;

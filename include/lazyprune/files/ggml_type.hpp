@@ -19,7 +19,7 @@ inline namespace v0 {
 struct ggml_type {
   std::uint32_t id;  // in files
   std::string_view name;
-  std::uint32_t values, bytes;  // of a block
+  std::uint32_t values, bytes;  // in a block
   /// Dequantizes `blocks` blocks to float. It is null if the type is not supported. Plain types have blocks of one value.
   void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
 };
@@ -55,8 +55,8 @@ inline void read_q8_0(block_bytes b, float* __restrict out) {
 }
 
 // In Q4_0, Q4_1, Q5_0 and Q5_1, the low halves of the bytes are the first 16 values, and the high halves are the other 16. The fifth bits,
-// if any, are stored together. The two halves are a nested loop, because GCC 12 would unroll two separate loops of 16 before it vectorizes.
-// It would then find no vectors for AVX2, and the code would take five times as long.
+// if any, are stored together. The two halves are read in a nested loop, because GCC 12 would unroll two separate loops of 16 before it
+// vectorizes. It would then find no vectors for AVX2, and the code would take five times as long.
 
 inline void read_q4_0(block_bytes b, float* __restrict out) {
   const float d = b.half(0);

@@ -70,7 +70,7 @@ struct gguf_entry {
 
 }  // namespace detail
 
-/// One value of a file's metadata. The getters throw `error` if it has another type. Valid while the file exists.
+/// One value of a file's metadata. The getters throw `error` if the value has another type. A value is valid while the file exists.
 class gguf_value {
  public:
   gguf_value(std::string_view file, const detail::gguf_entry& entry) : file_(file), entry_(entry) {}
@@ -94,7 +94,7 @@ class gguf_value {
     need(value && *value >= least && *value <= most, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return *value;
   }
-  /// Returns a finite number from any number type. An f32 has the value of its shortest decimal text.
+  /// Returns a finite number from any number type. An f32 is read as the number that its shortest decimal text stands for.
   double number() const {
     const auto value = real(entry_.type, entry_.bytes.data());
     need(value && is_finite(*value), "a finite number");
@@ -222,7 +222,7 @@ class gguf_value {
     if (!holds) refuse(expected);
   }
 
-  static constexpr std::size_t array_head = 4 + 8;  // before an array's values: bytes of their type and their number
+  static constexpr std::size_t array_head = 4 + 8;  // bytes before an array's values: their type and their number
 
   std::string file_;
   detail::gguf_entry entry_;
@@ -287,7 +287,7 @@ class gguf_parser {
 
   const std::byte* take(std::uint64_t count, std::string_view what) {
     if (count > left())
-      fail(std::string(what) + " of " + std::to_string(count) + " bytes", std::to_string(left()) + " before the end of the file");
+      fail(std::to_string(count) + " bytes for " + std::string(what), std::to_string(left()) + " before the end of the file");
     const std::byte* const begin = bytes_.data() + at_;
     at_ += count;
     return begin;
@@ -303,7 +303,9 @@ class gguf_parser {
   std::uint64_t count(std::string_view what, std::uint64_t least_bytes) {
     const auto n = number<std::uint64_t>("a number");
     const std::uint64_t most = left() / least_bytes;
-    if (n > most) fail("at most " + std::to_string(most) + " " + std::string(what) + " in the rest of the file", std::to_string(n));
+    if (n > most)
+      fail("a count of at most " + std::to_string(most) + " " + std::string(what) + ", because the file has no room for more",
+           std::to_string(n));
     return n;
   }
 
@@ -319,9 +321,9 @@ class gguf_parser {
     const auto tensors = number<std::uint64_t>("the number of tensors"), keys = number<std::uint64_t>("the number of keys");
     // The keys follow, then the tensors. The rest of the file must have room for that many keys or tensors of the smallest size.
     const std::uint64_t most_keys = std::min(left() / least_key, most_entries), most_tensors = std::min(left() / least_info, most_entries);
-    if (keys > most_keys) fail("at most " + std::to_string(most_keys) + " keys in the rest of the file", std::to_string(keys));
-    if (tensors > most_tensors)
-      fail("at most " + std::to_string(most_tensors) + " tensors in the rest of the file", std::to_string(tensors));
+    const std::string limit = ", because of the file's size or the limit of " + std::to_string(most_entries);
+    if (keys > most_keys) fail("a count of at most " + std::to_string(most_keys) + " keys" + limit, std::to_string(keys));
+    if (tensors > most_tensors) fail("a count of at most " + std::to_string(most_tensors) + " tensors" + limit, std::to_string(tensors));
     return {tensors, keys};
   }
 
@@ -411,8 +413,8 @@ class gguf_parser {
 
   std::uint64_t padded(std::uint64_t size) const { return (size + alignment_ - 1) / alignment_ * alignment_; }
 
-  /// Assigns the tensors their bytes. In the order of offsets, each tensor must begin where the one before ends, rounded up to the
-  /// alignment. So tensors do not overlap, and all other bytes are padding.
+  /// Gives each tensor its bytes. In the order of offsets, each tensor must begin where the one before ends, rounded up to the alignment.
+  /// So tensors do not overlap, and all other bytes are padding.
   void settle(std::vector<place>& places) {
     std::ranges::sort(places);
     const std::uint64_t first = std::min<std::uint64_t>(padded(at_), bytes_.size());
@@ -421,9 +423,10 @@ class gguf_parser {
     for (const place& p : places) {
       stored_tensor& t = contents_.tensors[p.tensor];
       name_ = t.name;
-      if (p.begin != padded(end)) fail("to begin at " + std::to_string(padded(end)) + " of the data", std::to_string(p.begin));
+      if (p.begin != padded(end)) fail("to begin at byte " + std::to_string(padded(end)) + " of the data", std::to_string(p.begin));
       if (p.begin > data.size() || p.bytes > data.size() - p.begin)
-        fail(std::to_string(p.bytes) + " bytes at " + std::to_string(p.begin) + " of the data", std::to_string(data.size()) + " in all");
+        fail(std::to_string(p.bytes) + " bytes from byte " + std::to_string(p.begin) + " of the data on",
+             std::to_string(data.size()) + " in all");
       t.data = data.subspan(p.begin, p.bytes);
       end = p.begin + p.bytes;
     }

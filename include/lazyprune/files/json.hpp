@@ -212,7 +212,7 @@ class json_value {
     need(fits, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return value_->get<std::uint64_t>();
   }
-  /// Returns any number. It is finite if it was parsed.
+  /// Returns any number. A number that was parsed is finite.
   double number() const {
     need(value_->is_number(), "a number");
     return value_->get<double>();

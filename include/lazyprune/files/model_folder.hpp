@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A folder with a model's files: either config.json with safetensors files, or one GGUF file or its shards.
+// A folder with a model's files: either config.json with safetensors files, or one GGUF model (one file, or its shards).
 #pragma once
 
 #include <algorithm>

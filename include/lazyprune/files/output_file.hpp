@@ -96,7 +96,7 @@ class output_file {
   void open_beside(const struct stat* before) {
     struct stat status {};
     std::filesystem::path name;
-    // Only this process writes to this name: it contains the process id, and no earlier process has left a file with it.
+    // Only this process writes to this name: it contains the process id, and no file has this name yet.
     for (int n = 0;; ++n) {
       name = target_;
       name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);

@@ -146,7 +146,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
   };
   constexpr std::uint64_t most_header_bytes = 100'000'000;
   std::uint64_t header_bytes = 0;
-  if (bytes.size() < sizeof header_bytes) fail("", "a safetensors file: 8 bytes at least", std::to_string(bytes.size()));
+  if (bytes.size() < sizeof header_bytes) fail("", "a safetensors file of at least 8 bytes", std::to_string(bytes.size()));
   static_assert(std::endian::native == std::endian::little);
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
   bytes = bytes.subspan(sizeof header_bytes);
@@ -168,7 +168,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
     const std::uint64_t begin = e.offsets[0], end = e.offsets[1];
     if (begin != place) fail(at("data_offsets"), "to begin at " + std::to_string(place), std::to_string(begin));
     if (end < begin || end > data.size())
-      fail(at("data_offsets"), "to end from " + std::to_string(begin) + " to " + std::to_string(data.size()), std::to_string(end));
+      fail(at("data_offsets"), "an end between " + std::to_string(begin) + " and " + std::to_string(data.size()), std::to_string(end));
     std::uint64_t bits = 1;
     bool fits = true;
     for (const std::uint64_t n : e.shape) fits = fits && !__builtin_mul_overflow(bits, n, &bits);

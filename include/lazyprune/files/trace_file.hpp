@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Traces as JSON Lines, one object per step. Other engines write this format, too:
 //   {"step":0,"tokens":[1,5,9],"layers":[{"active":[0,1,2],"rows":[0,1,2],"revived":[]}, ...],"next":17}
-// Three keys are optional: "logits":[...], "margin":[0.01,null, ...] with layers - 1 entries, and in a layer "scores":[0.1,0.7,0.2] with
-// one entry for each active position. "scores" is null if no scores were recorded. Unknown keys are ignored.
+// Three keys are optional: "logits":[...], "margin":[0.01,null, ...] with one entry for each layer but the last, and in a layer
+// "scores":[0.1,0.7,0.2] with one entry for each active position. "scores" is null if no scores were recorded. Unknown keys are ignored.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class trace_line : public strict_json {
  public:
   using strict_json::strict_json;
 
-  /// Returns the step after parsing. Throws `error` if a key is missing or values contradict each other.
+  /// Returns the parsed step. Throws `error` if a key is missing or values contradict each other.
   step_trace take(std::size_t tokens_before) {
     require_all(line_keys, 4, seen_, "");
     if (step_.tokens.empty()) fail("tokens", "at least one token", "none");

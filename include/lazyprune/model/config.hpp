@@ -19,7 +19,7 @@ enum class rope_scaling : std::uint8_t {
   none,
   linear,    // divides every frequency by `factor`
   llama3,    // divides low frequencies, keeps high ones, interpolates between (Llama 3.1)
-  yarn,      // arXiv 2309.00071: like llama3, but the bounds are rotations over the original length; also scales attention
+  yarn,      // arXiv 2309.00071: like llama3, but its bounds count rotations over the original length; also scales attention
   longrope,  // arXiv 2402.13753: divides each frequency by its own divisor (`divisors`, `long_divisors`); also scales attention
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. Compare a measured speedup with it.
-// Scoring, selecting and moving rows are left out. Their cost shows as the gap between the expected and the measured speedup.
+// The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. The speedup that follows from it is
+// compared with the measured speedup. Scoring, selecting and moving rows are left out. Their cost shows as the gap between the expected and
+// the measured speedup.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The cost of one operation, in any unit. With 1 for each, costs are floating-point operations.
+/// The cost of one operation, in any unit. With 1 for each, a cost is a number of floating-point operations.
 struct cost_model {
   double linear = 1.0;     // in the linear layers
   double attention = 1.0;  // in the attention
@@ -45,7 +46,7 @@ struct cost_model {
     return cost;
   }
 
-  /// The cost of a decode step of one token and of its logits. The sequence is dense and then has `known` tokens.
+  /// The cost of a decode step of one token and of its logits. The sequence is dense, and has `known` tokens after the step.
   double decode_step(const model_config& c, std::size_t known) const {
     double cost = logits(c);
     for (std::size_t l = 0; l < c.layers; ++l) {
@@ -62,8 +63,8 @@ struct cost_model {
 };
 
 /// Returns costs in seconds per operation, measured in a first prefill that computed rows[l] tokens in layer l. The prefill took `seconds`
-/// in all. Attention took `attention` seconds of them, and the head's product took `logits` seconds. The rest counts for the linear layers,
-/// together with norms, RoPE and additions.
+/// in all. Attention took `attention` seconds of them, and the head's product took `logits` seconds. The rest counts as time of the linear
+/// layers, although norms, RoPE and additions take a part of it.
 inline cost_model measured_costs(const model_config& c, std::span<const std::size_t> rows, double seconds, double attention,
                                  double logits) {
   const auto share = [](double cost, double operations) { return operations > 0 ? std::max(cost, 0.0) / operations : 0.0; };

@@ -28,7 +28,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
   std::size_t context = 0;    // longest sequence, in tokens; 0: the model's limit. The session's limit applies too
-  std::size_t expected = 0;   // expected length (sequence::expect); at least `context`, or without one, the prompt + max_new
+  std::size_t expected = 0;   // for sequence::expect, which is given the larger of this and `context` (if 0: the prompt + max_new)
   std::size_t chunk = 0;      // prompt tokens read at a time; the last chunk may have up to two more; 0: the whole prompt
   std::size_t speculate = 0;  // most tokens that a decode step reads: the last token, then drafted ones; 0: no drafts
   sampling sampler{};
@@ -50,11 +50,11 @@ struct generation {
   double decode_seconds = 0;   // time of all decode steps
   std::size_t decode_steps = 0;
   std::size_t drafted = 0;   // drafted tokens
-  std::size_t accepted = 0;  // drafted tokens that were right; each decode step yields one token more
+  std::size_t accepted = 0;  // drafted tokens that were right; each decode step yields one more token besides them
   statistics cost;           // statistics of the whole sequence, including earlier turns
   double share_prompt = 0;   // share of the (prompt token, layer) pairs computed by the end (the paper's Table 2)
   memory_use memory;
-  step_seconds sections;  // times of the prefill
+  step_seconds sections;  // times of the prefill's sections
   std::vector<step_trace> trace;
 };
 

@@ -52,8 +52,9 @@ inline void check_speculation(const any_session& session, const generation_optio
     throw error("generation", "speculate", "no trace, because wrong drafts are taken back", "a trace");
 }
 
-/// Reads a prompt in chunks, except its last piece, which stays in `prompt`. If the prompt has 3 or more tokens, so has the last piece: for
-/// 1 or 2 rows, the cpu backend splits the keys differently and adds in another order. Returns false if the observer stopped a chunk.
+/// Reads a prompt in chunks, except its last piece, which stays in `prompt`. If the prompt has 3 or more tokens, so has the last piece.
+/// With 1 or 2 rows, the cpu backend would split the keys differently and add in another order. Returns false if the observer stopped a
+/// chunk.
 template <tensor_backend Backend>
 bool read_pieces(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id>& prompt, std::size_t chunk,
                  step_observer* observer) {
@@ -194,7 +195,7 @@ class generating {
     truncate(seq_.known() - (outputs - chosen_.size()));
   }
 
-  /// Takes in the chosen tokens of a step. Empty `logits` mean that an observer stopped the step.
+  /// Adds the chosen tokens of a step to the result. Empty `logits` mean that an observer stopped the step.
   void take(scalars logits, clock::duration passed) {
     if (logits.empty()) {
       result_.reason = finish_reason::stop;
@@ -240,7 +241,7 @@ class generating {
     return read_logits(work_, 0, input_.size());
   }
 
-  /// Hands out the chosen tokens. If one of them ends the sequence, forgets those after it and returns false.
+  /// Passes the chosen tokens to the result and the caller. If one of them ends the sequence, forgets those after it and returns false.
   bool hand_out(scalars logits) {
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
       const scalars row = logits_of(logits, i);
@@ -294,7 +295,7 @@ class generating {
   step_observers in_decode_{&memory_, recorder(), options_.observer};
   std::size_t before_ = 0, prompt_tokens_ = 0, context_ = 0, most_ = 0;
   bool goes_on_ = false;
-  std::vector<token_id> said_;    // the sequence and the next token to read; drafts are looked up in it
+  std::vector<token_id> said_;    // tokens of the sequence, and the next token to read; drafts are looked up in them
   std::vector<token_id> input_;   // tokens of the current decode step
   std::vector<token_id> chosen_;  // tokens that the last step chose
   generation result_;
@@ -371,7 +372,7 @@ struct generation_request {
 /// it would get alone, if the backend gives a row the same bits in any batch. Four things differ from sequences that are generated alone.
 /// `decode_seconds` is the time of the sequence's batches. The scratch memory is that of all sequences. In a batch, an observer gets logits
 /// only if its `wants_logits` is true. An observer that stops a decode step ends all sequences of the batch.
-/// Throws `error` if a sequence is given twice, before it reads any prompt. Also throws as the other `generate` does.
+/// Throws `error` if a sequence is given twice; it checks this before it reads any prompt. Also throws as the other `generate` does.
 template <tensor_backend Backend>
 std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<std::span<const generation_request<Backend>>> requests) {
   using generating = detail::generating<Backend>;
@@ -403,10 +404,10 @@ generation generate(workspace<Backend>& work, sequence<Backend>& seq, std::span<
 
 /// Generates several continuations of one prompt, each with its own options. It reads and prunes the prompt once, in chunks as the first
 /// options say. The first continuation belongs to this sequence. The others belong to forks, which are discarded at the end. Each
-/// continuation is as if it were alone, and its observer is told the same about the prompt. Decode steps are batches, as above. Two things
-/// differ. With LongRoPE, the longest continuation chooses the RoPE frequencies for all. An observer that stops the prompt stops all
-/// continuations.
-/// Throws `error` if some options ask for no tokens, before it reads the prompt. Also throws as `generate` does.
+/// continuation is as if it were alone, and its observer is told the same about the prompt. There are two exceptions. With LongRoPE, the
+/// longest continuation chooses the RoPE frequencies for all. An observer that stops the prompt stops all continuations. Decode steps are
+/// batches, as above.
+/// Throws `error` if some options ask for no tokens; it checks this before it reads the prompt. Also throws as `generate` does.
 template <tensor_backend Backend>
 std::vector<generation> generate_alternatives(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> prompt,
                                               std::type_identity_t<std::span<const generation_options>> options) {

@@ -36,7 +36,8 @@ struct model {
   const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
 
-  /// (layers) The type of each layer's keys and values, unless execution::kv sets it: bf16 if the weights of both are bf16, else f32.
+  /// (layers) The type of each layer's keys and values, unless execution::kv sets it: bf16 if the layer's weights of k and v are both bf16,
+  /// else f32.
   std::vector<dtype> kv_types() const {
     std::vector<dtype> types(weights.layers.size(), dtype::f32);
     if constexpr (requires(const typename Backend::matrix& w) { w.type(); })
@@ -52,7 +53,8 @@ struct model {
 };
 
 struct load_options {
-  std::optional<dtype> as;  // f32 or bf16; none: bf16 if all tensors of the matrix are bf16 in the source, else f32
+  /// The type of the packed matrices, f32 or bf16. Without a value, a matrix is bf16 if all its tensors are bf16 in the source, else f32.
+  std::optional<dtype> as;
   std::function<void(std::size_t done, std::size_t of)> progress{};  // `done`: layers taken from the source
 };
 
@@ -111,7 +113,7 @@ class model_loader {
  private:
   model_weights<Backend> load_all() const {
     const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
-    // A checkpoint may store the matrix of a tied model under either name.
+    // A tied model has one matrix for the embedding and the head. A checkpoint may store it under either name.
     const bool only_head = config_.tied && !source_.contains(embedding) && source_.contains(head);
     progress(0);
     // Most files store their tensors in this order.
@@ -123,8 +125,8 @@ class model_loader {
 
   static std::string name_of(std::size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 
-  /// Returns the layers in the order of their `place`, if the source has one. Many files store layer 10 right after layer 1. To load a
-  /// layer, a source that reads a file from front to back must first read everything before this layer.
+  /// Returns the layers in the order of their places, if the source has the function `place`. Many files store layer 10 right after layer
+  /// 1. A source can read such a file from front to back only if the layers are asked for in this order.
   std::vector<std::size_t> order() const {
     std::vector<std::size_t> layers(config_.layers);
     std::iota(layers.begin(), layers.end(), std::size_t{0});

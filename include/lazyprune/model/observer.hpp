@@ -20,7 +20,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The sections of a step's time. The rest goes to the linear layers, norms and RoPE.
+/// The sections of a step's time. The rest of the time goes to the linear layers, norms and RoPE.
 enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
   moving,  // gathering, spilling and reviving rows. In a batch with several observers, no gathering is reported: one gathering serves all
@@ -39,7 +39,7 @@ struct layer_end {
 };
 
 /// Base class of observers. An observer is told of one sequence's steps while they run, alone or in a batch. Functions that are not
-/// overridden do nothing. If an observer throws, its step is abandoned, or all steps of the batch.
+/// overridden do nothing. If an observer throws, its step is abandoned, and in a batch all steps are.
 class step_observer {
  public:
   virtual ~step_observer() = default;
@@ -134,12 +134,12 @@ class step_timer final : public step_observer {
   step_seconds seconds_;
 };
 
-/// Memory besides the weights, in bytes. Each number is the largest during the run.
+/// Memory besides the weights, in bytes. Each number is the largest of the whole generation.
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
   std::size_t scratch = 0;   // the workspace, the sequence's share of the rotary tables, and waiting rows
-  std::size_t together = 0;  // keys, values and stored rows at one moment; the store may shrink while kv grows
+  std::size_t together = 0;  // largest sum of kv and store at one moment; the store may shrink while kv grows
   std::size_t total() const { return together + scratch; }
 };
 

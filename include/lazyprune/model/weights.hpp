@@ -14,9 +14,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// A source of weights: a checkpoint, or random numbers. `get` throws if the tensor is missing or has another shape. A vector is a tensor
-/// of one row. `contains` says whether an optional tensor exists. Any thread may read a tensor later. So its data must stay valid until the
-/// model is loaded, or until the last copy of tensor::held is gone. A source may also have `place(name)`, the place of a tensor in the
-/// file, of any ordered type. Then layers are loaded in the order of their places.
+/// of one row. `contains` says whether an optional tensor exists. The loader may read a tensor after `get` has returned, and on any thread.
+/// So the tensor's data must stay valid until the model is loaded, or until the last copy of tensor::held is gone. A source may also have
+/// `place(name)`, the place of a tensor in the file, of any ordered type. Then layers are loaded in the order of their places.
 template <class S>
 concept tensor_source = requires(const S s, std::string_view name, std::size_t n) {
   { s.get(name, n, n) } -> std::convertible_to<tensor>;

@@ -42,8 +42,8 @@ class position_spans {
         list_.back().last = std::max(list_.back().last, s.last);
   }
 
-  /// Reads "0-63,900-930", or "7" for one position. The empty text has no positions. Throws `error` if a piece is wrong. The error
-  /// names `flag` as its file, and the wrong piece.
+  /// Reads "0-63,900-930", or "7" for one position. The empty text has no positions. Throws `error` if a piece is wrong. The error names
+  /// the wrong piece, and gives `flag` as its file.
   static position_spans parse(std::string_view text, std::string_view flag = "positions") {
     std::vector<position_span> list;
     for (const std::string_view piece : split(text, ',')) {
@@ -65,7 +65,7 @@ class position_spans {
     return text;
   }
 
-  /// The spans. Valid as long as this object.
+  /// The spans. The returned view is valid as long as this object.
   std::span<const position_span> list() const& { return list_; }
   std::span<const position_span> list() && = delete;
 

@@ -45,9 +45,9 @@ inline stages lazyllm_stages(layer_id layers) {
 /// LazyLLM with the stages that the paper draws.
 inline auto lazyllm(layer_id layers) { return lazyllm(lazyllm_stages(layers)); }
 
-/// LazyLLM that keeps tokens in blocks of `size` positions. A token that later queries need often stands near a token that the query token
-/// attends to. A block keeps both. Under strong pruning this loses far less than keeping single tokens (bench/smollm2/README.md). The paper
-/// has no blocks.
+/// LazyLLM that keeps tokens in blocks of `size` positions. The tokens that later queries need are often near tokens that the query token
+/// attends to. A block keeps both kinds. Under strong pruning this loses far less than keeping single tokens (bench/smollm2/README.md). The
+/// paper has no blocks.
 inline auto lazyllm_blocks(stages when, positive size = 32) {
   return policy{last_query_attention{}, std::move(when), blocks{size}, keep_all{}};
 }
@@ -61,22 +61,22 @@ inline auto random_drop(fraction share, std::uint64_t seed = 0) {
   return policy{random_score{seed}, prompt_only{stages{{0, share}}}, top_k{}, none{}};
 }
 
-/// After StreamingLLM (arXiv 2309.17453, which sees 4 + 1020 tokens). Each step sees the first `sinks` tokens and the `window` most recent
-/// ones, the query token among them. Tokens that leave the window never come back. Two things differ from StreamingLLM. Here a token keeps
-/// its position in the sequence; StreamingLLM uses the position in the cache. Here the middle of a long prompt is never computed;
+/// Modelled on StreamingLLM (arXiv 2309.17453), which sees 4 + 1020 tokens. Each step sees the first `sinks` tokens and the `window` most
+/// recent ones, the query token among them. Tokens that leave the window never come back. Two things differ from StreamingLLM. Here a token
+/// keeps its position in the sequence; StreamingLLM uses the position in the cache. Here the middle of a long prompt is never computed;
 /// StreamingLLM slides its window over the middle.
 inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
   return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{.for_good = true}};
 }
 
-/// After FastV (arXiv 2403.06764). After `after` layers of the prompt a `share` of the tokens goes on, ranked by the last token's
+/// Modelled on FastV (arXiv 2403.06764). After `after` layers of the prompt a `share` of the tokens goes on, ranked by the last token's
 /// attention. FastV's code ranks in the same way; its paper averages over all queries. Here any token may be dropped; FastV drops only
 /// image tokens.
 inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
 
-/// After PyramidDrop (arXiv 2410.17247). After each quarter of the layers, rounded up, a `share` of the remaining tokens goes on. For 32
-/// layers this is after 8, 16 and 24. Here any token may be dropped; PyramidDrop drops only image tokens. Here the attention of the layer
-/// just done ranks the tokens; PyramidDrop takes the attention of the next layer.
+/// Modelled on PyramidDrop (arXiv 2410.17247). After each quarter of the layers, rounded up, a `share` of the remaining tokens goes on. For
+/// 32 layers this is after 8, 16 and 24. Here any token may be dropped; PyramidDrop drops only image tokens. Here the attention of the
+/// layer just done ranks the tokens; PyramidDrop takes the attention of the next layer.
 inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
   std::vector<stage> list;
   const layer_id quarter = (layers + 3) / 4;
@@ -84,26 +84,26 @@ inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
   return static_pruning(stages(std::move(list)));
 }
 
-/// After TOVA (arXiv 2401.06104). While tokens are generated, at most `tokens` stay, ranked by the newest token's attention. The others are
-/// lost. TOVA decides at every layer separately, and may drop the newest token itself. It also cuts the prompt's cache by the attention of
-/// the prompt's last token. Here one attention decides for all layers: the attention of the last of the first `after` layers. These first
-/// layers drop the same tokens from the next step on. The first decode step is the first to prune.
+/// Modelled on TOVA (arXiv 2401.06104). While tokens are generated, at most `tokens` stay, ranked by the newest token's attention. The
+/// others are lost. TOVA decides at every layer separately, and may drop the newest token itself. It also cuts the prompt's cache by the
+/// attention of the prompt's last token. Here the attention of a single layer, the `after`-th one, decides for all layers. The layers up to
+/// this one drop the same tokens from the next step on. The prompt is not pruned; the first decode step is.
 inline auto tova(layer_id after, positive tokens = 512) {
   return policy{last_query_attention{}, by_phase{stages{}, budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }
 
-/// After PyramidKV (arXiv 2406.02069). In the prefill the budgets fall linearly over the layers, here from all tokens to a `share`. The
-/// attention of the last 8 queries, pooled over 7 tokens, scores the tokens. These 8 tokens always stay. PyramidKV computes the whole
-/// prompt, and cuts the cache of each layer and head separately. Here a layer computes only the tokens of its budget, and it chooses among
-/// the tokens of the layer before. The budgets of the first layers therefore cannot be small.
+/// Modelled on PyramidKV (arXiv 2406.02069). In the prefill the layers' budgets fall linearly, here from all tokens to a `share` of them.
+/// The attention of the last 8 queries, pooled over 7 tokens, scores the tokens. These 8 tokens always stay. PyramidKV computes the whole
+/// prompt, and cuts the cache of each layer and head separately. Here a layer computes only the tokens of its budget, and later layers can
+/// choose only among these. The first layers therefore need large budgets.
 inline auto pyramid_kv(fraction share = 0.1) {
   return policy{window_attention{.window = 8}, prompt_only{linear{.share = share}}, protect{top_k{}, 0, 8}, none{}};
 }
 
-/// After PromptDistill (arXiv 2503.23274) with one selection and truncated caches. After `after` layers of the prompt, `tokens` tokens go
-/// on, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well. PromptDistill's
-/// code takes scores from before the softmax and pools over 5 neighbours. Its code can select several times, each time a number of tokens;
-/// our `stages` take shares.
+/// Modelled on PromptDistill (arXiv 2503.23274) with one selection and truncated caches. After `after` layers of the prompt, `tokens`
+/// tokens go on, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well.
+/// PromptDistill's code takes scores from before the softmax and pools over 5 neighbours. Its code can also select several times, and is
+/// then given several numbers of tokens. Our `stages` take shares instead.
 inline auto prompt_distill(layer_id after, positive tokens = 1024) {
   return policy{last_query_attention{}, prompt_only{budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }

@@ -23,7 +23,8 @@ inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
 
 }  // namespace detail
 
-/// The schedule of the parts, limited to the steps that `when` names and to sequences of at least `least_tokens` tokens.
+/// The schedule of the parts, limited to the steps that `when` names and to sequences of at least `least_tokens` tokens. It is moved out of
+/// `parts`.
 inline any_schedule whole_schedule(policy_parts& parts) {
   any_schedule schedule = detail::in_phase(std::move(parts.schedule), parts.when);
   if (parts.least_tokens == 0) return schedule;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The flags of a policy are checked against the layers of a model: their number, and which of them see all tokens. If a layer sees only a
-// window, its attention says nothing about distant tokens. Scores by this attention would drop all of them.
+// window, its attention says nothing about distant tokens. A policy that scores by this attention would drop all distant tokens.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@ inline namespace v0 {
 
 struct model_layers {
   layer_id count = 0;
-  /// The numbers of done layers after which tokens may be dropped by attention, ascending; nullopt: any number.
+  /// The numbers of done layers after which tokens may be dropped by attention, ascending. Without a value, tokens may be dropped after any
+  /// number of layers.
   std::optional<std::vector<layer_id>> attention_after{};
 
   /// Layers that all see the same tokens.
@@ -63,7 +64,7 @@ inline stages moved_to(const model_layers& layers, const stages& when) {
   return stages(std::move(list));
 }
 
-/// The first number of done layers after which the schedule could prune but attention must not score tokens; nullopt if there is none.
+/// The first number of done layers after which the schedule could prune but attention must not score tokens, or nullopt if there is none.
 inline std::optional<layer_id> pruned_in_a_window(const model_layers& layers, const any_schedule& schedule) {
   for (layer_id done = 1; done < layers.count; ++done) {
     if (layers.scores_attention_after(done)) continue;

@@ -22,10 +22,10 @@ struct parameter {
   std::string_view key;
   bool required;                                       // a text must give it
   std::string expected{};                              // the kind of value, for error messages: "a whole number"
-  std::vector<std::string_view> choices{};             // the names that its value can have; empty: its value has no names
+  std::vector<std::string_view> choices{};             // the names of its possible values; empty if the values have no names
   std::optional<layer_range> layers{};                 // set if the value is a number of layers; the model then limits it
-  std::string_view instead_of{};                       // the other key, if a text must give exactly one of the two
-  std::function<std::optional<std::string>()> text{};  // the text of its value; nullopt: an optional value that is missing
+  std::string_view instead_of{};                       // the key of another parameter, if a text must give exactly one of the two
+  std::function<std::optional<std::string>()> text{};  // the text of its value, or nullopt if an optional value is missing
   std::function<bool(std::string_view)> set{};         // returns false and keeps the value if the text is not valid
 };
 

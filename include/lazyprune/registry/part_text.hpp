@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads and writes a part of a policy as text, NAME[:key=value,...]. The text may leave parameters out. A written text has all of them.
+// Reads and writes a part of a policy as text, NAME[:key=value,...]. A text that is read may leave parameters out. A text that is written
+// has all of them.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,7 @@ struct pruning_layers {
   std::string text(const layer_range& range) const {
     std::string text = "a layer from " + std::to_string(least_in(range)) + " to " + std::to_string(most_in(range)) + " (the model has " +
                        std::to_string(layers);
-    if (least_in(range) > 0) text.append("; before the first only the scorers ").append(knowing).append(" know anything");
+    if (least_in(range) > 0) text.append("; only the scorers ").append(knowing).append(" can prune before the first layer");
     return text + ")";
   }
 };

@@ -6,8 +6,8 @@
 //   schedule     another schedule, in place of stages
 //   scorer, selector, store
 //   keep_first, keep_last   numbers of tokens at the start and at the end that are never pruned
-//   keep         0-63,900-930: positions that are never pruned, both ends included; empty: none
-//   least_tokens while fewer tokens than this are known, nothing is pruned
+//   keep         0-63,900-930: positions that are never pruned, both ends included; empty: no positions
+//   least_tokens a number of tokens; while fewer are known, nothing is pruned
 //   decode       same: all steps are pruned; dense: only the prompt is pruned; only: only the steps after the prompt are pruned
 //
 // Parts are written NAME[:key=value,...]. The part of that name describes its keys.
@@ -80,7 +80,8 @@ inline std::string flags_text(policy_spec spec) {
   return text;
 }
 
-/// A short name: "dense" if the policy never prunes, else the preset's name, or "custom" if flags are given without a preset.
+/// A short name: "dense" if the stages are empty, else the preset's name. Without a preset it is "custom" if a part or `decode` is given,
+/// else "lazyllm".
 inline std::string name_of(const policy_spec& spec) {
   if (spec.stages && spec.stages->empty()) return std::string(dense_policy);
   if (!spec.preset.empty()) return spec.preset;
@@ -119,7 +120,7 @@ inline policy_spec parse_policy(std::string_view text) {
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
-    const auto first = word;  // if no other word follows, the value is empty, which means no stages
+    const auto first = word;  // may be empty; it is the value if only spaces, or spaces and a flag, follow
     skip_spaces();
     if (word == words.end() || word->starts_with("--")) word = first;
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
@@ -131,7 +132,7 @@ inline policy_spec parse_policy(std::string_view text) {
 namespace detail {
 
 template <class Schedule>
-void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // may wrap the wrappers below, or be inside them
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // the wrappers below may be in it, or around it
 inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
 template <described_part Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {

@@ -55,7 +55,7 @@ class chat_refused : public error {
 /// may build a special token as '<|' + role + '|>'.
 class chat_request {
  public:
-  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of JSON
+  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of a request in JSON
 
   chat_request() {
     set("messages", jinja::value(std::make_shared<const jinja::sequence>(jinja::sequence{jinja::sequence_kind::list, {}})));
@@ -80,7 +80,7 @@ class chat_request {
 
   /// Adds a message at the end.
   void add(std::string_view role, std::string_view content) { insert(role, content, false); }
-  /// Adds a message before all others.
+  /// Adds a message before all other messages.
   void add_first(std::string_view role, std::string_view content) { insert(role, content, true); }
   /// Sets all messages, from a JSON list of {"role", "content", ...}. Throws `error` if a message has no role, or if its content is not a
   /// string, a list or null. A message may have no content: the template decides whether it needs one.
@@ -172,8 +172,8 @@ class rendered_chat {
   const std::string& text() const { return text_.bytes(); }
   /// Returns the text in runs, for a tokenizer. The runs are views of this object.
   std::vector<text_run> runs() const { return text_.runs(); }
-  /// Returns every text and string in the template's source, one per line, even those that this chat does not use. The trusted runs follow.
-  /// The tokenizer lets no message become an added token whose text occurs here.
+  /// Returns all texts and strings in the template's source, one per line, even those that this chat does not use. The texts of the
+  /// trusted runs follow (text_run.hpp). The tokenizer lets no message become an added token whose text occurs here.
   std::string template_words() const {
     std::string words = *template_words_;
     for (const text_run& run : runs())

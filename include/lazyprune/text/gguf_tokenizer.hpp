@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads the tokenizer in a GGUF file's metadata: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2"). Another kind is an error that
-// names it.
+// Reads the tokenizer in a GGUF file's metadata: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2"). Any other kind is refused by
+// name.
 #pragma once
 
 #include <cmath>
@@ -49,8 +49,8 @@ inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& piece
     if (ends_generation(piece.text)) guard(piece);
 }
 
-/// Returns all tokens of the vocabulary. With `needs_scores`, the keys for scores and types must exist. Without it, a missing score is 0
-/// and a missing type is normal. Throws `error` if a list is missing or a token is malformed.
+/// Returns all tokens of the vocabulary. If `needs_scores` is true, the keys for scores and types must exist. Otherwise a missing
+/// score is 0, and a missing type is normal. Throws `error` if a list is missing or a token is malformed.
 inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_scores) {
   const gguf_value tokens = file.at("tokenizer.ggml.tokens");
   const std::vector<std::string_view> texts = tokens.strings();
@@ -182,7 +182,7 @@ inline tokenizer gguf_byte_level_of(const gguf_file& file, const unicode* charac
 }  // namespace detail
 
 /// Returns the tokenizer in a GGUF file, or nullopt if the file has no vocabulary. `characters`: see parse_tokenizer_json. SentencePiece
-/// does not need it. Throws `error` if the tokenizer cannot be used.
+/// needs no `characters`. Throws `error` if the tokenizer cannot be used.
 inline std::optional<tokenizer> gguf_tokenizer_of(const gguf_file& file, const unicode* characters = nullptr) {
   const auto kind = file.find("tokenizer.ggml.model");
   if (!kind) return std::nullopt;

@@ -114,7 +114,7 @@ constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code
   return code;
 }
 
-/// Returns the letter's entry in `cases`, or null if it has none.
+/// Returns the entry of a letter in `cases`, or null if the letter has none.
 template <std::size_t N>
 const special_case* special_of(const std::array<special_case, N>& cases, char32_t letter) {
   const auto at = std::ranges::lower_bound(cases, letter, {}, &special_case::letter);
@@ -153,12 +153,12 @@ inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
 
 }  // namespace detail
 
-/// Returns the lower-case letter, or the character itself if it has none.
+/// Returns the lower case of a character, or the character itself if it has no lower case.
 constexpr std::uint32_t lower_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + 32 : code;
   return detail::mapped(detail::lower_ranges, code);
 }
-/// Returns the upper-case letter, or the character itself if it has none.
+/// Returns the upper case of a character, or the character itself if it has no upper case.
 constexpr std::uint32_t upper_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'a' && code <= 'z' ? code - 32 : code;
   return detail::mapped(detail::upper_ranges, code);
@@ -167,17 +167,17 @@ constexpr std::uint32_t upper_case(std::uint32_t code) {
 /// Whether the character has a case: upper, lower or title.
 constexpr bool is_cased(char32_t letter) { return detail::cased_characters.contains(letter); }
 
-/// Returns the upper case of a letter: up to three characters.
+/// Returns the upper case of a letter, which is up to three characters.
 inline std::u32string upper_letters(char32_t letter) {
   const detail::special_case* special = detail::special_of(detail::upper_special, letter);
   return special ? detail::letters_of(*special) : std::u32string(1, upper_case(letter));
 }
-/// Returns the title case of a letter, which begins a capitalized word: up to three characters.
+/// Returns the title case of a letter: the form in which it begins a capitalized word. This is up to three characters.
 inline std::u32string title_letters(char32_t letter) {
   const detail::special_case* special = detail::special_of(detail::title_special, letter);
   return special ? detail::letters_of(*special) : upper_letters(letter);
 }
-/// Returns the lower case of the letter at `at`: up to two characters. A capital sigma at the end of a word becomes U+03C2.
+/// Returns the lower case of the letter at `at`, which is up to two characters. A capital sigma at the end of a word becomes U+03C2.
 inline std::u32string lower_letters(std::u32string_view text, std::size_t at) {
   if (text[at] == 0x130) return U"i\u0307";
   if (text[at] == 0x3a3) return detail::is_final_sigma(text, at) ? U"\u03c2" : U"\u03c3";

@@ -36,7 +36,7 @@ struct model_chat {
 
 namespace detail {
 
-/// Returns the names and texts of the special tokens in a tokenizer_config.json. Each is a string or an object with the key `content`.
+/// Returns the names and texts of the special tokens in a tokenizer_config.json. Each text is a string, or the key `content` of an object.
 inline std::vector<std::pair<std::string, std::string>> own_texts_of(const json_value& config) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})

@@ -36,10 +36,11 @@ inline namespace v0 {
 
 namespace detail {
 
-// Largest accepted files, in bytes. The largest known files have 33 MB (tokenizer.json, 262,144 pieces) and 5 MB (tokenizer.model).
+// The sizes in bytes of the largest files that are accepted. The largest known files have 33 MB (tokenizer.json, 262,144 pieces) and 5 MB
+// (tokenizer.model).
 inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_tokenizer_model = std::size_t{64} << 20;
 
-/// The inputs of a tokenizer beside its own file.
+/// What a tokenizer is made from, apart from its own file.
 struct tokenizer_place {
   std::optional<json_value> config = {};  // tokenizer_config.json
   side_file_tokens beside = {};           // from tokenizer_config.json and added_tokens.json

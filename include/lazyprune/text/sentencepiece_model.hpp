@@ -124,7 +124,7 @@ class wire_reader {
 
   std::string_view message_;
   std::string_view file_;
-  std::size_t offset_;  // of the message in the file, for errors
+  std::size_t offset_;  // where the message begins in the file, for errors
   std::size_t at_ = 0, field_at_ = 0;
   std::uint64_t number_ = 0, value_ = 0;
   unsigned kind_ = 0;
@@ -247,7 +247,7 @@ inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std
       detail::read_trainer(message.message(), model, kind);
     } else if (message.number() == 3) {
       detail::read_normalizer(message.message(), model);
-    } else if (message.number() == 5) {  // a normaliser for decoded text
+    } else if (message.number() == 5) {  // a normalizer for decoded text
       sentencepiece_model ignored;
       detail::read_normalizer(message.message(), ignored);
     }

@@ -167,7 +167,7 @@ class tokenizer {
       throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
   }
 
-  /// Adds the ids of the added tokens whose text occurs in `text`. Leaves out special tokens and tokens of white space.
+  /// Adds to `marks` the ids of the added tokens whose text occurs in `text`. Leaves out special tokens and tokens of white space.
   void add_marks(std::string_view text, std::unordered_set<token_id>& marks) const {
     const auto add = [&](token_id id) { marks.insert(id); };
     if (const auto* const parts = pipeline())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests rows in different batches, and keys in bf16. tensor_backend.test.cpp compares float keys with the definition.
+// Tests attention of the same rows in different batches, and of keys and values in bf16. tensor_backend.test.cpp compares float keys with
+// the definition.
 #include <lazyprune/backend/cpu/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -16,7 +17,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("a row alone, a few rows and many rows agree" ON_EVERY_PATH) {
+TEST_CASE("attention of a few rows at a time agrees with attention of all rows at once" ON_EVERY_PATH) {
   tested_cpu backend;
   CHECK(few_against_many(backend, attention_sample({6, 2, 24}, 2700, 40, attention_sample::layout::late_run, 2), 4) <= together_or_not);
 }
@@ -80,7 +81,7 @@ TEST_CASE("tokens outside all windows are not read" ON_EVERY_PATH) {
   CHECK(attended() == clean);
 }
 
-TEST_CASE("keys and values in bf16" ON_EVERY_PATH) {
+TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_EVERY_PATH) {
   tested_cpu backend({.kv = dtype::bf16});
   using layout = attention_sample::layout;
   std::uint32_t seed = 0;
@@ -106,8 +107,8 @@ TEST_CASE("keys and values in bf16" ON_EVERY_PATH) {
     guarded<float> exact_probe(heads, count);
     oracle.attend(exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
     // If products take only bf16, queries are rounded to bf16. Each rounding is at most 2^-8 of a number, and goes up as often as down. The
-    // typical error of a score is then 0.42 * 2^-8 times the root of its terms' sum of squares (path_tolerance.hpp). Six times this error
-    // is beyond any doubt. Attention weights are rounded likewise.
+    // typical error of a score is then 0.42 * 2^-8 times the root of its terms' sum of squares (path_tolerance.hpp). An error six times as
+    // large is practically impossible. Attention weights are rounded likewise.
     double worst_out = 0, worst_probe = 0;
     const auto note = [](double& worst, double error, double allowed) { worst = std::max(worst, std::abs(error) / allowed); };
     for (std::size_t r = 0; r < n; ++r)

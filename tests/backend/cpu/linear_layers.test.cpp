@@ -12,7 +12,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("a row's product does not depend on its batch, nor on its place in it" ON_EVERY_PATH) {
+TEST_CASE("a row's product does not depend on the row's batch, nor on its place in the batch" ON_EVERY_PATH) {
   tested_cpu backend;
   const std::size_t inputs = 333, outputs = 131, all = 600;
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));

@@ -93,7 +93,7 @@ TEST_CASE("unused slots have no numbers of an earlier sequence") {
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }
 
-TEST_CASE("slots that truncate forgets are zeroed before reuse, even after NaN, and not in copies") {
+TEST_CASE("slots that truncate forgets are zeroed before reuse, even if they hold NaN, but not in copies of the cache") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     packed_kv kv(2, 16);
     const guarded<float> bad(300, 32, std::vector<float>(300 * 32, std::numeric_limits<float>::quiet_NaN())),

@@ -126,7 +126,7 @@ TEST_CASE("a matrix holds its tensors only while it is filled, and a copy has th
   for (const int threads : {1, 3}) {
     std::optional<packed_matrix> w;
     detail::with_tasks(threads, [&] {
-      for (int i = 0; i < 20; ++i) w.emplace(std::span(&t, 1), dtype::bf16, threads);  // most are replaced before they are complete
+      for (int i = 0; i < 20; ++i) w.emplace(std::span(&t, 1), dtype::bf16, threads);  // most are replaced while they are incomplete
     });
     CHECK(held.use_count() == 2);
     const packed_matrix copy = *w;

@@ -28,7 +28,7 @@ TEST_CASE("tasks run in order, in `work` or, if many wait, in `give`") {
 
 TEST_CASE("each task is done once, before with_tasks returns") {
   for (const int threads : {1, 2, 5})
-    for (const std::size_t tasks : {0u, 1u, 7u, 5000u}) {  // the last is more than the queue lets wait
+    for (const std::size_t tasks : {0u, 1u, 7u, 5000u}) {  // 5,000 tasks are more than the queue lets wait
       CAPTURE(threads);
       CAPTURE(tasks);
       std::vector<int> times(tasks);
@@ -54,7 +54,7 @@ TEST_CASE("an inner with_tasks gives its tasks to the outer one; outside of both
   CHECK(alone == 2);
 }
 
-TEST_CASE("threads with teams of their own each get their tasks done") {
+TEST_CASE("several threads can call with_tasks at once, and each gets its own tasks done") {
   std::vector<int> right(4);
   {
     std::vector<std::jthread> running;

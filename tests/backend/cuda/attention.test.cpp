@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests attention with keys and values in bf16, with and without tensor cores. For keys and values in float, see the contract in
-// cuda.test.cpp.
+// Tests attention with keys and values in bf16, on tensor cores and in float. The contract in cuda.test.cpp tests keys and values in float.
 #include <lazyprune/backend/cuda/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -36,7 +35,8 @@ std::vector<attention_grid_case> cases() {
           {{64, 8, 33}, 31, 18, run, {.window = 1}},
           {{8, 1, 24}, 300, 300, late_run, {.window = 256}},
           {{3, 3, 5}, 129, 128, scattered},
-          // With these cases, some tiles are seen by all rows of a warp. They lie between the tiles at the two ends of the rows' ranges.
+          // In these cases, all rows of a warp see every key of some tiles. These tiles lie between the tiles at the two ends of the rows'
+          // ranges.
           {{1, 1, 64}, 400, 130, run, {.window = 230}},
           {{2, 2, 96}, 330, 90, scattered, {.soft_cap = 20, .window = 700}, dtype::bf16, false, 40},
           {{2, 1, 40}, 300, 80, late_run, {.window = 200}},
@@ -62,7 +62,7 @@ void check_against_reference(const std::vector<attention_grid_case>& all, bool e
       c.exact = exact;
       most = std::max(most, off_by(c, ++seed));
     }
-  CHECK(most > 0.01);  // so the allowed error is not far too large
+  CHECK(most > 0.01);  // if errors were far smaller, the allowed error would be too large
 }
 
 __global__ void powers_of_two(device::global<const float> x, device::global<float> to) {
@@ -101,7 +101,7 @@ void check_budgets(const std::map<std::string, budget>& all) {
     REQUIRE(all.contains(name));
     CHECK(all.at(name).shared_bytes == shared_bytes);
     CHECK(all.at(name).threads == threads);
-    CHECK(shared_bytes <= 99 * 1024);  // the limit of a block on compute capability 8.6, 8.9 and 12.0, which is the lowest
+    CHECK(shared_bytes <= 99 * 1024);  // the lowest limit of a block: that of compute capability 8.6, 8.9 and 12.0
   };
   const std::string d = std::to_string(D);
   check("attend_tensor<" + d + ", 64>", device::tensor_attention<D, 64>::shared_bytes, device::tensor_attention<D, 64>::threads);
@@ -113,7 +113,7 @@ void check_budgets(const std::map<std::string, budget>& all) {
 
 }  // namespace
 
-TEST_CASE("launches ask for the shared memory of their kernels' budgets, and the budgets give the stated numbers of blocks") {
+TEST_CASE("launches ask for the shared memory that the budgets state, and as many blocks fit as the budgets state") {
   const auto all = budgets();
   check_budgets<32>(all);
   check_budgets<64>(all);
@@ -126,18 +126,22 @@ TEST_CASE("launches ask for the shared memory of their kernels' budgets, and the
     CAPTURE(of_kernel.first);
     CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));
   }
-  const budget& others = all.at("of every other kernel");  // the shared memory is one float for each warp
+  const budget& others = all.at("of every other kernel");  // these kernels have one float of shared memory for each warp
   CHECK(others.threads == device::threads_for(1 << 20));
   CHECK(others.shared_bytes == others.threads / device::warp_lanes * sizeof(float));
 }
 
-TEST_CASE("on tensor cores, only attention weights in bf16 differ from the reference") { check_against_reference(cases(), false); }
+TEST_CASE("tensor cores: attention differs from the reference only by the rounding of attention weights") {
+  check_against_reference(cases(), false);
+}
 
-TEST_CASE("on tensor cores, in tiles of 128 queries") { check_against_reference(wide_cases(), false); }
+TEST_CASE("tensor cores: attention in tiles of 128 queries agrees with the reference") { check_against_reference(wide_cases(), false); }
 
-TEST_CASE("keys and values in bf16 with queries in float") { check_against_reference(cases(), true); }
+TEST_CASE("attention with queries in float and keys and values in bf16 agrees with the reference") {
+  check_against_reference(cases(), true);
+}
 
-TEST_CASE("few rows over many keys, which are split") {
+TEST_CASE("attention of few rows over many keys, which are split, agrees with the reference") {
   using enum attention_sample::layout;
   const std::vector<attention_grid_case> all{{{8, 2, 128}, 2100, 2, scattered},
                                              {{2, 2, 32}, 5000, 1, run},
@@ -154,7 +158,7 @@ TEST_CASE("few rows over many keys, which are split") {
     }
 }
 
-TEST_CASE("keys and values are stored unchanged from rows at any address") {
+TEST_CASE("keys and values are stored from rows at any address, and change only by rounding to their type") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const std::size_t head_dim : {64u, 8u, 36u, 5u})
       for (const std::size_t gap : {5u, 8u}) {
@@ -178,7 +182,7 @@ TEST_CASE("keys and values are stored unchanged from rows at any address") {
       }
 }
 
-TEST_CASE("exp2_fast has the documented error, and is 0 far down") {
+TEST_CASE("exp2_fast has the documented error, and is 0 for -infinity and the lowest float") {
   std::vector<float> x{-3.4028234663852886e38f, -std::numeric_limits<float>::infinity(), -127, -150};
   while (x.size() < 512) x.push_back(static_cast<float>(x.size()) * -0.2451f);
   on_device<float> from(x), to(x.size());
@@ -193,7 +197,7 @@ TEST_CASE("exp2_fast has the documented error, and is 0 far down") {
   CHECK(got[1] == 0);
 }
 
-TEST_CASE("a row gets nearly the same numbers among few rows, with split keys, and among many") {
+TEST_CASE("a row gets nearly the same numbers among few rows, whose keys are split, and among many rows") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     hosted_cuda backend({.kv = type, .exact = true});
     const double apart = few_against_many(backend, attention_sample({6, 2, 24}, 700, 40, attention_sample::layout::late_run, 2), 10);
@@ -202,7 +206,7 @@ TEST_CASE("a row gets nearly the same numbers among few rows, with split keys, a
   }
 }
 
-TEST_CASE("the same bits for any order of threads") {
+TEST_CASE("attention gives the same bits for any order of threads") {
   const attention_sample s({4, 2, 64}, 300, 40, attention_sample::layout::scattered, 3);
   const auto attended = [&](std::uint64_t seed, std::size_t rows) {
     shuffle_threads(seed);
@@ -218,7 +222,7 @@ TEST_CASE("the same bits for any order of threads") {
   for (const std::size_t rows : {3u, 40u}) CHECK(attended(1, rows) == attended(77, rows));
 }
 
-TEST_CASE("an operation allocates nothing the second time; too wide heads are refused") {
+TEST_CASE("attention allocates nothing the second time, and heads that are too wide are refused") {
   hosted_cuda backend({.kv = dtype::bf16});
   const attention_sample s({4, 2, 64}, 300, 40, attention_sample::layout::run, 3);
   const auto kv = s.cache(backend);

@@ -88,7 +88,7 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   oracle.attend(exact_q.view(), exact_kv, what, sums.view(), {probabilities.view().data, probed, probabilities.view().stride});
   oracle.attend(exact_q.view(), exact_magnitudes, what, terms.view(), {});
   double worst = 0, worst_probability = 0;
-  const auto larger = [](double a, double b) { return a >= b ? a : b; };  // returns b if either is NaN
+  const auto larger = [](double a, double b) { return std::isnan(b) || b >= a ? b : a; };  // NaN if either is NaN
   for (std::size_t r = 0; r < c.rows; ++r)
     for (std::size_t i = 0; i < s.q_width(); ++i)
       worst = larger(std::abs(out(r, i) - sums(r, i)) / ((rounds ? 0x1p-8 + 1e-5 : 1e-5) * terms(r, i)), worst);
@@ -100,8 +100,8 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   return worst;
 }
 
-/// Draws cases with random values of all axes. It leaves out a case with more than `most_work`, and a case without a new pair of values. It
-/// ends after 2000 draws in a row that gave no case.
+/// Draws cases at random. An axis is a property of a case, and a case has one value of each axis. The walk leaves out cases with more work
+/// than `most_work`, and cases without a new pair of values. It ends after 2,000 draws in a row without a new case.
 struct attention_walk {
   std::vector<attention_grid_case> cases;
   bool every_value = true;  // whether every value of every axis is in some case

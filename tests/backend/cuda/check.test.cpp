@@ -11,7 +11,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("a failure of the runtime becomes an error with the purpose and the bytes") {
+TEST_CASE("a failure of the runtime becomes an error that names the purpose and the bytes") {
   CHECK_NOTHROW(device::check(cudaSuccess, "launch"));
   CHECK(error_of([&] { device::check(cudaErrorInvalidValue, "launch"); }) == at("cuda: launch", {"cudaErrorInvalidValue"}, error_code::io));
   CHECK_NOTHROW(device::check(CUBLAS_STATUS_SUCCESS, "product"));

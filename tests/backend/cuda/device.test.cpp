@@ -55,8 +55,8 @@ void run(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, std::
   cudaDeviceSynchronize();
 }
 
-/// Checks that `work` throws a fault that contains `says`, with each of five seeds. A kernel that gives wrong results in only some orders
-/// of its threads must be detected in all orders.
+/// Checks that `work` throws a fault that contains `says`, with each of five seeds. Even if only some orders of the threads give wrong
+/// results, the fault must be detected in every order.
 template <class Work>
 void check_fault(const std::string& says, Work work) {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u}) {
@@ -328,7 +328,7 @@ TEST_CASE("streams do their work in order, when the host waits for it") {
   cudaStreamDestroy(stream);
 }
 
-TEST_CASE("device memory is allocated until none is left, and freed") {
+TEST_CASE("device memory is allocated until none is left, and freed memory can be allocated again") {
   emulated::memory& m = emulated::the_device().store;
   const std::size_t held = m.held();
   m.capacity = held + 1000;
@@ -458,7 +458,7 @@ TEST_CASE("planted: an atomic without a fence before or after it") {
   races(last_block_sums<false, false>);
 }
 
-TEST_CASE("planted: one thread's fence after reads of other threads") {
+TEST_CASE("planted: one thread's fence, which does not cover the reads of other threads without a barrier") {
   const auto written = [](auto kernel, unsigned teller) {
     const array<int> x(std::vector<int>(2, 7));
     const array<unsigned> finished(std::vector<unsigned>{0});

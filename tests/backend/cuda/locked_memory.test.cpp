@@ -11,7 +11,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("few rows are read back, and more than fit into the page-locked buffer") {
+TEST_CASE("rows are read back, whether or not they fit into the page-locked buffer") {
   const std::size_t room = device::read_back::room_bytes / sizeof(int);
   device::read_back back;
   for (const std::size_t rows : {std::size_t{0}, std::size_t{3}, room / 4, room}) {

@@ -44,7 +44,7 @@ TEST_CASE("device memory is allocated, moved, enlarged and freed") {
   CHECK(bytes_held() == held);
 }
 
-TEST_CASE("too little memory is an error with the purpose and the bytes") {
+TEST_CASE("too little memory gives an error that names the purpose and the bytes") {
   CHECK(error_of([&] { numbers(std::size_t{1} << 50); }) ==
         at("cuda: stored rows", {"4503599627370496", "cudaErrorMemoryAllocation"}, error_code::no_memory));
 }

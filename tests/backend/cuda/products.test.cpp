@@ -11,7 +11,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("rows inside other rows are multiplied, with a bias and added to earlier numbers") {
+TEST_CASE("rows with gaps between them are multiplied, with and without a bias, and stored or added to earlier numbers") {
   const std::size_t inputs = 5, outputs = 3;
   const std::vector<float> w{1, 2, 3, 4, 5, -1, 0, 1, 0, 1, 2, 2, 2, 2, 2};
   device::weight_upload upload;

@@ -10,7 +10,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("a weight is stored in its own type, or rounded in a wider one") {
+TEST_CASE("a weight is stored in the type that it is rounded to, or in a wider type") {
   const auto numbers = normal_floats(5 * 11, 1);
   const std::vector<float> first(numbers.begin(), numbers.begin() + 22), second(numbers.begin() + 22, numbers.end());
   const stored a(first, 2, 11, dtype::f32), b(second, 3, 11, dtype::bf16);

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("a pool allocates the reserved blocks that are not in use, and takes back no more") {
+TEST_CASE("a pool allocates the reserved blocks that are not in use, and takes back no more than are reserved") {
   block_pool<float> pool;
   pool.reserve(3, 1, 8);
   CHECK(pool.size() == 2);

@@ -41,5 +41,5 @@ TEST_CASE("a buffer that grows row by row is seldom copied") {
     copies += buffer.bytes() != bytes;
     bytes = buffer.bytes();
   }
-  CHECK(copies < 30);  // log(10000) / log(1.5) = 23, and a few at the start, when half of the rows is no whole row
+  CHECK(copies < 30);  // log(10000) / log(1.5) = 23 copies, and a few more at the start, where halves are rounded down
 }

@@ -63,7 +63,7 @@ TEST_CASE("a copy shares rows until one of the two reserves them for writing") {
   CHECK(rows.row(5)[0] == 60);
 }
 
-TEST_CASE("retain frees all slots but those that it is given") {
+TEST_CASE("retain frees all slots except those that it is told to keep") {
   slot_blocks<int> rows(3);
   for (const std::uint32_t slot : {1u, 2u, 70u, 130u}) write(rows, slot, static_cast<int>(slot));
   rows.retain([](const auto& keep) {

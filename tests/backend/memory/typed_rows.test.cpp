@@ -9,7 +9,7 @@
 using namespace lazyprune;
 using ids = std::vector<std::uint32_t>;
 
-TEST_CASE("an empty store may change its type, and any other keeps it") {
+TEST_CASE("an empty store may change its type, and a store with rows keeps its type") {
   typed_rows<> rows(10);
   rows.hold(64, dtype::bf16);
   CHECK(rows.type() == dtype::bf16);

@@ -11,7 +11,7 @@ TEST_CASE("classification agrees with LongBench's") {
   check_best("classification", [](const auto& p, const auto& a, const auto& classes) { return classification_score(p, a, classes); });
 }
 
-TEST_CASE("classification, by hand") {
+TEST_CASE("classification scores computed by hand") {
   CHECK(classification_score("Food or Law", "Food", {"Food", "Law", "Sport"}) == 0.5);
   CHECK(classification_score("Law", "Food", {"Food", "Law"}) == 0.0);
   // LongBench removes "a" from [a, ab, abc]. Its iteration continues at the next place, which is now that of abc. So ab stays.

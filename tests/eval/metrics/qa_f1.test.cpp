@@ -11,7 +11,7 @@ TEST_CASE("F1 of words agrees with LongBench's") {
   check_best("qa_f1", [](const auto& p, const auto& a, const auto&) { return qa_f1(p, a); });
 }
 
-TEST_CASE("F1 of words, by hand") {
+TEST_CASE("F1 of words, computed by hand") {
   CHECK(qa_f1("The cat, the dog!", "cat and dog") == doctest::Approx(2 * 1.0 * (2.0 / 3) / (1.0 + 2.0 / 3)).epsilon(1e-15));
   CHECK(qa_f1("b b a-b", "B") == doctest::Approx(2 * (1.0 / 3) / (1.0 / 3 + 1.0)).epsilon(1e-15));  // "ab" is one word, b occurs twice
   CHECK(qa_f1("an", "the") == 0.0);

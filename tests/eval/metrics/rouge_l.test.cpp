@@ -15,7 +15,7 @@ TEST_CASE("ROUGE-L over characters") {
   check_best("rouge_l_chars", [](const auto& p, const auto& a, const auto&) { return rouge_l_chars(p, a); });
 }
 
-TEST_CASE("equal texts score a little below 1, texts without a sentence 0") {
+TEST_CASE("equal texts score a little below 1, and texts without a sentence score 0") {
   CHECK(rouge_l("one two", "one two") == 2.0 * (1.0 / (2.0 + 1e-8)));
   CHECK(rouge_l("", "") == 0.0);
   CHECK(rouge_l("...", "a") == 0.0);

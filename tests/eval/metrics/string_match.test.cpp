@@ -23,14 +23,14 @@ TEST_CASE("string matches agree with RULER's") {
   }
 }
 
-TEST_CASE("string matches, by hand") {
+TEST_CASE("string matches, computed by hand") {
   CHECK(string_match_all("It is ABC and 12.", {"abc", "123"}) == 0.5);
   CHECK(string_match_part("It is ABC and 12.", {"abc", "123"}) == 1.0);
   CHECK(string_match_part("", {"abc", "123"}) == 0.0);
   CHECK(error_of([&] { string_match_all("x", {}); }) == at("answers"));
 }
 
-TEST_CASE("an exact match is the whole answer") {
+TEST_CASE("an exact match is a prediction that equals the whole answer, except for spaces around it") {
   check_best("exact_match", [](const auto& p, const auto& a, const auto&) { return exact_match(p, a); });
   CHECK(exact_match(" a , b\n", "a , b") == 1.0);
   CHECK(exact_match("a , b , c", "a , b") == 0.0);

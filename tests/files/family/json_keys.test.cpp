@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("LongRoPE in any family: the given factor, or the ratio of the lengths") {
+TEST_CASE("LongRoPE in any family: the factor is the one in the file, or the ratio of the lengths") {
   using namespace lazyprune_test;
   nlohmann::json config = nlohmann::json::parse(R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2,
     "num_attention_heads": 8, "intermediate_size": 48, "max_position_embeddings": 512,

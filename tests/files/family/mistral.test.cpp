@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("mistral: a window in every layer, 4096 if the key is missing, none if it is null") {
+TEST_CASE("mistral: every layer has a window; it is 4096 if the key is missing, and there is none if the key is null") {
   using namespace lazyprune_test;
   const nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
     "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",

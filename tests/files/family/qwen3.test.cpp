@@ -25,7 +25,7 @@ TEST_CASE("qwen3: windows in the upper layers if enabled, or by layer_types") {
   CHECK(said_of(config, {{"use_mrope", true}}) == unsupported("c: use_mrope"));
 }
 
-TEST_CASE("qwen3: GGUF files have norms of heads") {
+TEST_CASE("qwen3: models from GGUF files have norms of heads") {
   CHECK(lazyprune_test::small_gguf("qwen3").config().qk_norm);
   CHECK_FALSE(lazyprune_test::small_gguf("qwen2").config().qk_norm);
 }

@@ -44,7 +44,7 @@ TEST_CASE("NaN, negative and infinite scores have no mass") {
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {nan}) == 1);
 }
 
-TEST_CASE("adaptive keeps what taking one token after another keeps") {
+TEST_CASE("adaptive keeps as many tokens as a loop that takes one after another") {
   std::mt19937 random(19);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

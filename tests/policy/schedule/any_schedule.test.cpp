@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE_INVOKE(schedule_contract, schedules);
 const std::vector<float> sharp{8.0f, 1.0f, 1.0f};
 constexpr layer_context prompt{1, 8, 3, 3, phase::prefill}, token{1, 8, 3, 3, phase::decode};
 
-TEST_CASE("any_schedule does what the schedule in it does, and sees the scores if it does") {
+TEST_CASE("any_schedule does what its inner schedule does, and sees the scores if the inner schedule does") {
   const any_schedule plain = every{.n = 1, .share = 0.1};
   CHECK(!plain.sees_scores());
   CHECK(plain.keep({2, 8, 100, 100, phase::prefill}) == 10);
@@ -41,7 +41,7 @@ TEST_CASE("any_schedule does what the schedule in it does, and sees the scores i
   CHECK(by_score.keep(prompt, sharp) == 1);
 }
 
-TEST_CASE("so do wrappers of any_schedule") {
+TEST_CASE("a wrapper of any_schedule sees the scores if a schedule inside does") {
   const prompt_only plain(any_schedule(stages{{1, 0.5}})), by_score(any_schedule(adaptive{.mass = 0.5}));
   CHECK(!plain.sees_scores());
   CHECK(plain.keep(prompt) == 2);
@@ -59,7 +59,7 @@ TEST_CASE("so do wrappers of any_schedule") {
   CHECK(one.keep(token, sharp) == 1);
 }
 
-TEST_CASE("first is 0 if the schedule does not say, through every wrapper") {
+TEST_CASE("`first` is 0 for a schedule that does not define it, also inside wrappers") {
   struct halves {
     std::size_t keep(const layer_context& c) const { return c.done < 5 ? everything : (c.active + 1) / 2; }
   };

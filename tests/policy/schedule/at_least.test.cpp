@@ -25,12 +25,12 @@ struct at_least_chosen_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, at_least_layer_values, at_least_adaptive_values, at_least_chosen_values);
 
-TEST_CASE("at_least keeps everything while too few tokens are known, however few are active") {
+TEST_CASE("at_least keeps everything while too few tokens are known; the number of active tokens does not matter") {
   const at_least when{every{.n = 2, .share = 0.5}, 100};
   CHECK(when.keep({2, 8, 99, 99, phase::prefill}) == everything);
   CHECK(when.keep({2, 8, 10, 100, phase::prefill}) == 5);
   CHECK(when.keep({3, 8, 100, 100, phase::decode}) == everything);
-  CHECK(when.first(phase::prefill, 8) == 2);  // for a sequence of any length
+  CHECK(when.first(phase::prefill, 8) == 2);  // `first` does not depend on the sequence's length
 }
 
 TEST_CASE("at_least passes the scores to a schedule that sees them") {

@@ -24,7 +24,7 @@ struct budget_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, budget_values);
 
-TEST_CASE("a budget of tokens prunes once, after its layer") {
+TEST_CASE("a budget of tokens prunes once, after `after` layers") {
   const budget when({.after = 4, .tokens = 512});
   CHECK(when.keep({3, 32, 1000, 1000, phase::prefill}) == everything);
   CHECK(when.keep({4, 32, 1000, 1000, phase::prefill}) == 512);

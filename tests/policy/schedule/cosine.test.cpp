@@ -20,10 +20,10 @@ struct cosine_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, cosine_values);
 
-TEST_CASE("cosine falls slowly, then fast, then slowly, to the share before the last layer") {
+TEST_CASE("cosine falls slowly, then fast, then slowly, and reaches its share before the last layer") {
   const cosine when{.from = 1, .share = 0.2};
-  // For 8 layers there are 6 steps. (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067, 0. The share of the 1000 tokens is 0.8 times this number,
-  // plus 0.2.
+  // With 8 layers the number falls 6 times. There (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067 and 0. Of the 1000 tokens, 0.8 times this
+  // number plus 0.2 go on.
   const std::size_t expected[] = {everything, everything, 947, 800, 600, 400, 254, 200};
   for (layer_id done = 0; done < 8; ++done) {
     CAPTURE(done);
@@ -31,7 +31,7 @@ TEST_CASE("cosine falls slowly, then fast, then slowly, to the share before the 
   }
 }
 
-TEST_CASE("cosine follows cos^2 of half the angle, and meets linear at the middle and at the end") {
+TEST_CASE("cosine agrees with a formula by cos^2 of half the angle, and equals linear in the middle and at the end") {
   for (const double share : {0.01, 0.3, 0.77, 1.0})
     for (layer_id layers = 2; layers < 40; ++layers)
       for (layer_id done = 1; done < layers; ++done)

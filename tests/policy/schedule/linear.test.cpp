@@ -18,22 +18,22 @@ struct linear_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, linear_values);
 
-TEST_CASE("linear falls in equal steps to the share, before the last layer") {
+TEST_CASE("linear falls in equal steps, and reaches its share before the last layer") {
   const linear when{.from = 2, .share = 0.2};
-  const std::size_t expected[] = {everything, everything, everything, 80, 60, 40, 20};  // of 100, for 7 layers: 4 steps of 20
+  const std::size_t expected[] = {everything, everything, everything, 80, 60, 40, 20};  // 4 steps of 20 tokens
   for (layer_id done = 0; done < 7; ++done) {
     CAPTURE(done);
     CHECK(when.keep({done, 7, 100, 100, phase::prefill}) == expected[done]);
   }
 }
 
-TEST_CASE("the share counts known tokens, and at most the active tokens go on") {
+TEST_CASE("the share is of the known tokens, but at most the active tokens go on") {
   const linear when{.share = 0.5};
   CHECK(when.keep({2, 3, 70, 100, phase::decode}) == 50);
   CHECK(when.keep({2, 3, 30, 100, phase::decode}) == 30);
 }
 
-TEST_CASE("linear follows the line computed in whole numbers") {
+TEST_CASE("linear agrees with a line that is computed in whole numbers") {
   for (std::uint64_t percent = 1; percent <= 100; percent += 7)
     for (layer_id layers = 1; layers < 20; ++layers)
       for (layer_id from = 0; from < 20; ++from)

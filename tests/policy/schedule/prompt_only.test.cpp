@@ -21,7 +21,7 @@ struct prompt_only_adaptive_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, prompt_only_layer_values, prompt_only_adaptive_values);
 
-TEST_CASE("prompt_only follows the schedule in the prompt, then keeps everything") {
+TEST_CASE("prompt_only follows the inner schedule in the prompt, and then keeps everything") {
   const prompt_only when{every{.n = 2, .share = 0.5}};
   CHECK(when.keep({2, 8, 10, 10, phase::prefill}) == 5);
   CHECK(when.keep({3, 8, 10, 10, phase::prefill}) == everything);

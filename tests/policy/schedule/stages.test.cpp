@@ -38,7 +38,7 @@ TEST_CASE("stages prune after their layers, to a share of the active tokens") {
   CHECK(stages{}.keep({.done = 1, .layers = 2, .active = 10, .known = 10, .step = phase::prefill}) == everything);
 }
 
-TEST_CASE("layers that do not ascend and invalid shares are refused") {
+TEST_CASE("stages are refused if the layers do not ascend or a share is invalid") {
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.7}, {9, 0.5}}), error);
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.7}, {8, 0.5}}), error);
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.0}}), error);

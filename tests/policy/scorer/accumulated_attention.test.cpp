@@ -38,7 +38,7 @@ TEST_CASE("attention is accumulated by position, for the active tokens") {
   CHECK(memory == std::vector<float>{9.0f, 0.75f, 9.0f, 0.75f});
 }
 
-TEST_CASE("since = step: the first layer clears the memory of all positions") {
+TEST_CASE("with since = step, the first layer clears the memory of all positions") {
   const std::vector<position> positions{1, 3};
   const std::vector<float> data{0.5f, 0.25f};
   std::vector<float> memory{9.0f, 9.0f, 9.0f, 9.0f};
@@ -50,7 +50,7 @@ TEST_CASE("since = step: the first layer clears the memory of all positions") {
   CHECK(out == std::vector<float>{1.0f, 0.5f});
 }
 
-TEST_CASE("the scores follow a record of all attention seen") {
+TEST_CASE("the scores agree with a record of all attention seen") {
   std::mt19937 random(37);
   for (const accumulated_attention scorer : accumulated_attention_values::all())
     for (int run = 0; run < 50; ++run) {

@@ -29,7 +29,7 @@ void needs(const any_scorer& scorer, evidence_kind kind, bool every_layer, std::
   CHECK(scorer.needs().window == window);
 }
 
-TEST_CASE("any_scorer needs the evidence that the scorer in it needs") {
+TEST_CASE("any_scorer needs the evidence that its inner scorer needs") {
   needs(last_query_attention{}, evidence_kind::attention, false, 0);
   needs(accumulated_attention{}, evidence_kind::attention, true, 0);
   needs(window_attention{.window = 8}, evidence_kind::window, false, 8);
@@ -43,7 +43,7 @@ const std::vector<position> positions{2, 5, 7};
 const std::vector<float> numbers{0.5f, 0.25f, 0.25f, 0.125f, 0.375f, 0.5f};
 const attention_view attention{numbers.data(), 2, 3, positions};
 
-TEST_CASE("any_scorer gives the scores of the scorer in it") {
+TEST_CASE("any_scorer gives the scores of its inner scorer") {
   std::vector<float> out(3), expected(3);
   any_scorer scorer = last_query_attention{head_reduction::max};
   scorer.score({attention, 1, {}}, out);
@@ -55,7 +55,7 @@ TEST_CASE("any_scorer gives the scores of the scorer in it") {
   CHECK(out == std::vector<float>{2.0f, 5.0f, 7.0f});
 }
 
-TEST_CASE("evidence with the heads reduced as over_heads says gives the same scores") {
+TEST_CASE("the scores stay the same if the evidence has only the mean or maximum of the heads that over_heads names") {
   constexpr std::size_t queries = 3, heads = 4, n = 11;
   std::mt19937 random(5);
   std::vector<float> all(queries * heads * n);
@@ -95,7 +95,7 @@ TEST_CASE("evidence with the heads reduced as over_heads says gives the same sco
   CHECK(!any_scorer(key_norm{}).needs().over_heads);
 }
 
-TEST_CASE("a scorer in any_scorer accumulates in the memory of the view") {
+TEST_CASE("the inner scorer of any_scorer accumulates in the memory of the view") {
   any_scorer scorer = accumulated_attention{};
   std::vector<float> memory(8), expected_memory(8), out(3), expected(3);
   for (layer_id layer = 0; layer < 3; ++layer) {

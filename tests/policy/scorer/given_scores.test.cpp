@@ -38,7 +38,7 @@ TEST_CASE("a position has the score given for it; later positions have the highe
   CHECK(score(given_scores{}, {0, 5}) == std::vector<float>{0.0f, 0.0f});
 }
 
-TEST_CASE("tokens without a given score stay before all tokens with one") {
+TEST_CASE("tokens without a given score rank before all tokens that have one") {
   const std::vector<position> positions{0, 1, 2, 3, 4};
   std::vector<float> scores = score({position_scores({0.25f, 3.0f, -1.0f})}, positions);
   std::vector<std::uint32_t> kept(5);

@@ -23,7 +23,8 @@ TEST_CASE_TEMPLATE_INVOKE(scorer_contract, prompt_window_attention_values);
 
 constexpr float foremost = std::numeric_limits<float>::max();
 
-/// Shows layer `layer` of a sequence. `seen` is the last query's attention to each token, in a single head.
+/// Shows one layer of a sequence to the scorer and returns the scores. `seen` is the last query's attention to each token, in a single
+/// head.
 std::vector<float> score(const prompt_window_attention& scorer, layer_id layer, std::vector<float>& memory,
                          const std::vector<position>& positions, const std::vector<float>& seen) {
   std::vector<float> out(positions.size());
@@ -39,7 +40,7 @@ TEST_CASE("the scores of the prompt's layers are summed, and its last tokens ran
   CHECK(memory == std::vector<float>{0.75f, 0.25f, 0.5f, 0.5f});
 }
 
-TEST_CASE("one-token steps use the prompt's sums, and their tokens rank before the prompt") {
+TEST_CASE("one-token steps use the prompt's sums, and the tokens of these steps rank before the prompt's") {
   const prompt_window_attention scorer{.window = 2, .kernel = 1};
   std::vector<float> memory(4);
   score(scorer, 0, memory, {0, 1, 2, 3}, {0.5f, 0.25f, 0.0f, 0.25f});
@@ -57,7 +58,7 @@ TEST_CASE("one-token steps use the prompt's sums, and their tokens rank before t
   CHECK(memory[1] == 0.75f);
 }
 
-TEST_CASE("a later turn of many tokens is summed like the first") {
+TEST_CASE("the attention of a later turn of many tokens is summed like the first turn's") {
   const prompt_window_attention scorer{.window = 1, .kernel = 1};
   std::vector<float> memory(2);
   score(scorer, 0, memory, {0, 1}, {0.5f, 0.5f});
@@ -68,7 +69,7 @@ TEST_CASE("a later turn of many tokens is summed like the first") {
         std::vector<float>{0.75f, 0.5f, foremost, 0.25f, foremost});
 }
 
-TEST_CASE("pooling is that of window_attention") {
+TEST_CASE("the scores are pooled as in window_attention") {
   const std::vector<position> positions{0, 1, 2, 3, 4};
   const std::vector<float> seen{0.0f, 0.5f, 0.0f, 0.0f, 0.5f};
   for (const pooling pool : {pooling::max, pooling::mean}) {

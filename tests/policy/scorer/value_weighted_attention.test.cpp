@@ -38,7 +38,7 @@ TEST_CASE("the scores follow the formula") {
   std::mt19937 random(29);
   for (const std::size_t n : sizes)
     for (const auto& [heads, kv_heads] :
-         {std::pair<std::size_t, std::size_t>{1, 1}, {8, 8}, {8, 2}, {7, 1}, {7, 3}})  // 7, 3: uneven groups
+         {std::pair<std::size_t, std::size_t>{1, 1}, {8, 8}, {8, 2}, {7, 1}, {7, 3}})  // 7 and 3 give uneven groups
       for (const vector_norm norm : {vector_norm::l2, vector_norm::l1}) {
         const std::size_t head_dim = 1 + random() % 40;
         const std::vector<float> attention = some_numbers(heads * n, 0.0f, random);

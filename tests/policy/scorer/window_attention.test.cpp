@@ -34,7 +34,7 @@ TEST_CASE("without pooling, the score is the mean over the queries and heads") {
   CHECK(out == std::vector<float>{0.25f, 0.75f});
 }
 
-TEST_CASE("pooling takes the active neighbours that exist") {
+TEST_CASE("at the ends, pooling takes fewer neighbours") {
   const std::vector<float> data{0.0f, 0.5f, 0.0f, 0.0f, 0.25f};
   const std::vector<position> positions{0, 1, 20, 21, 22};  // the neighbours are the next active tokens, at any distance
   std::vector<float> out(5);

@@ -22,7 +22,7 @@ struct selectors {
 };
 TEST_CASE_TEMPLATE_INVOKE(selector_contract, selectors);
 
-TEST_CASE("any_selector keeps what the selector in it keeps") {
+TEST_CASE("any_selector keeps the tokens that its inner selector keeps") {
   std::vector<float> scores{8.0f, 1.0f, 1.0f, inf};
   const std::vector<position> positions{0, 1, 2, 3};
   std::vector<std::uint32_t> kept(4);

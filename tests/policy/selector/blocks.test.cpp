@@ -25,7 +25,7 @@ indices select(std::size_t size, std::vector<float> scores, const std::vector<po
   return kept;
 }
 
-/// Follows the definition: sorts a table of pages.
+/// Follows the definition of blocks by sorting a table of pages.
 indices by_pages(std::size_t size, const std::vector<float>& scores, const std::vector<position>& positions, std::size_t keep) {
   std::map<std::size_t, indices> members;
   std::map<std::size_t, float> best;
@@ -37,7 +37,7 @@ indices by_pages(std::size_t size, const std::vector<float>& scores, const std::
   }
   std::vector<std::pair<float, std::size_t>> order;
   for (const auto& [page, score] : best) order.emplace_back(score, page);
-  std::sort(order.begin(), order.end(), std::greater{});  // by score; among equal pages the later one comes first
+  std::sort(order.begin(), order.end(), std::greater{});  // by score; among pages with equal scores the later one comes first
   indices kept;
   for (const auto& [score, page] : order)
     if (kept.size() < keep || score == inf) kept.insert(kept.end(), members[page].begin(), members[page].end());
@@ -57,13 +57,13 @@ TEST_CASE("pages are made of positions, not of candidate indices") {
   CHECK(select(4, {5, 1, 1, inf}, {3, 4, 7, 8}, 2) == indices{0, 3});
 }
 
-TEST_CASE("of equal pages the later ones are kept, and no more than needed") {
+TEST_CASE("among pages with equal scores the later ones are kept, and no more pages than needed") {
   CHECK(select(2, {1, 1, 1, 1, 1, 1, inf, 1}, {0, 1, 2, 3, 4, 5, 6, 7}, 3) == indices{4, 5, 6, 7});
   CHECK(select(4, {1, 1, 1, 1, 1, inf}, {0, 1, 2, 3, 4, 9}, 2) == indices{4, 5});
   CHECK(select(4, {1, 1, 1, 1, 1, inf}, {0, 1, 2, 3, 4, 9}, 3) == indices{0, 1, 2, 3, 4, 5});
 }
 
-TEST_CASE("blocks keeps what a sorted table of pages keeps") {
+TEST_CASE("blocks keeps the tokens that by_pages finds with a sorted table of pages") {
   std::mt19937 random(9);
   for (int run = 0; run < 20'000; ++run) {
     CAPTURE(run);

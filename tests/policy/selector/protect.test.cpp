@@ -62,7 +62,7 @@ static_assert(token_selector<witness> && token_selector<protect<witness>>);
 TEST_CASE("the first and the last positions stay, and count towards keep") {
   const std::vector<position> positions{0, 1, 3, 6, 8, 9};
   CHECK(select(protect{top_k{}, 2}, {0, 0, 7, 8, 9, inf}, positions, 4) == indices{0, 1, 4, 5});
-  CHECK(select(protect{top_k{}, 3}, {0, 0, 7, 8, 9, inf}, positions, 4) == indices{0, 1, 4, 5});     // no token at position 2 left
+  CHECK(select(protect{top_k{}, 3}, {0, 0, 7, 8, 9, inf}, positions, 4) == indices{0, 1, 4, 5});     // no token is left at position 2
   CHECK(select(protect{top_k{}, 0, 4}, {5, 6, 7, 0, 0, inf}, positions, 4) == indices{2, 3, 4, 5});  // positions 6 to 9
   CHECK(select(protect{top_k{}, 0, 1}, {5, 6, 7, 0, 0, inf}, positions, 2) == indices{2, 5});        // the query token alone
 }
@@ -75,12 +75,12 @@ TEST_CASE("the positions in the spans stay, and count towards keep") {
   CHECK(select(protect{top_k{}, 0, 0, {{10, 99}}}, {9, 0, 0, 8, 7, inf}, positions, 2) == indices{0, 5});
 }
 
-TEST_CASE("if more tokens are protected than keep asks for, only they are kept") {
+TEST_CASE("if more tokens are protected than keep asks for, only the protected ones are kept") {
   CHECK(select(protect{top_k{}, 2, 2}, {0, 0, 7, 8, 0, inf}, {0, 1, 3, 6, 8, 9}, 1) == indices{0, 1, 4, 5});
   CHECK(select(protect{top_k{}, 100, 100}, {0, 0, 7, inf}, {0, 1, 3, 6}, 1) == indices{0, 1, 2, 3});
 }
 
-TEST_CASE("the inner selector gets +inf for protected tokens, their mass, and room for them") {
+TEST_CASE("protect sets the scores of protected tokens to +inf, and raises required_mass and keep for them") {
   candidates seen{};
   std::vector<float> scores{0.25f, -1.0f, -inf, 0.5f, 0.125f, inf};
   const std::vector<position> positions{0, 1, 2, 5, 8, 9};

@@ -24,7 +24,7 @@ indices select(float score, std::vector<float> scores, std::size_t keep) {
   return kept;
 }
 
-TEST_CASE("threshold keeps all tokens that reach the score, at most keep") {
+TEST_CASE("threshold keeps all tokens that reach the score, but at most `keep` tokens") {
   CHECK(select(0.5f, {0.5f, 0.4f, 0.6f, inf}, 4) == indices{0, 2, 3});
   CHECK(select(0.5f, {0.5f, 0.4f, 0.6f, inf}, 2) == indices{2, 3});
   CHECK(select(0.5f, {0.5f, 0.5f, 0.5f, inf}, 2) == indices{2, 3});
@@ -32,7 +32,7 @@ TEST_CASE("threshold keeps all tokens that reach the score, at most keep") {
   CHECK(select(2.0f, {0.5f, 0.4f, 0.6f, inf}, 4) == indices{3});
 }
 
-TEST_CASE("threshold keeps what filtering keeps") {
+TEST_CASE("threshold keeps those of the best tokens that reach the score") {
   std::mt19937 random(5);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

@@ -31,7 +31,7 @@ TEST_CASE("among equal scores the later positions stay") {
 
 TEST_CASE("all tokens are kept if keep asks for more than exist") { CHECK(select({3, 1, 2}, 9) == std::vector<std::uint32_t>{0, 1, 2}); }
 
-TEST_CASE("if more tokens are required than keep asks for, only they are kept") {
+TEST_CASE("if more tokens are required than keep asks for, only the required ones are kept") {
   CHECK(select({inf, 9, inf, 8, inf}, 2) == std::vector<std::uint32_t>{0, 2, 4});
   CHECK(select({inf, 9, inf, 8, inf}, 3) == std::vector<std::uint32_t>{0, 2, 4});
   CHECK(select({inf, 9, inf, 8, inf}, 4) == std::vector<std::uint32_t>{0, 1, 2, 4});
@@ -47,7 +47,7 @@ TEST_CASE("the smallest, the largest and infinite floats are ordered correctly")
   CHECK(select({nan, 0.0f, -nan}, 2) == std::vector<std::uint32_t>{1, 2});
 }
 
-TEST_CASE("top_k keeps what sorting keeps") {
+TEST_CASE("top_k keeps the tokens that sorting finds") {
   std::mt19937 random(1);
   for (int run = 0; run < 20'000; ++run) {
     CAPTURE(run);

@@ -24,7 +24,7 @@ std::vector<std::uint32_t> select(double mass, std::vector<float> scores, std::s
 
 using indices = std::vector<std::uint32_t>;
 
-/// Follows the definition: takes one token after another, the best first, until they hold the mass.
+/// Follows the definition of top_p: takes one token after another, the best first, until they hold the mass.
 indices one_by_one(double mass, const std::vector<float>& scores, std::size_t keep, double required_mass) {
   double total = required_mass;
   for (const float s : scores)
@@ -49,17 +49,17 @@ TEST_CASE("top_p keeps the fewest tokens that hold the mass") {
   CHECK(select(1.0, {0.5f, 0.0f, 0.5f, -1.0f}, 4) == indices{0, 2});
 }
 
-TEST_CASE("of equal scores, it keeps as few as needed, the later ones") {
+TEST_CASE("among equal scores, top_p keeps the later tokens, and only as many as needed") {
   CHECK(select(0.3, std::vector<float>(10, 0.1f), 10) == indices{7, 8, 9});
   CHECK(select(0.31, std::vector<float>(10, 0.1f), 10) == indices{6, 7, 8, 9});
 }
 
-TEST_CASE("at most keep tokens are kept, unless more are required") {
+TEST_CASE("at most `keep` tokens are kept, unless more are required") {
   CHECK(select(1.0, {0.1f, 0.4f, 0.2f, 0.3f}, 2) == indices{1, 3});
   CHECK(select(1.0, {inf, 0.4f, inf, inf}, 2) == indices{0, 2, 3});
 }
 
-TEST_CASE("the mass of required tokens counts") {
+TEST_CASE("required_mass counts towards the mass") {
   CHECK(select(0.5, {0.125f, 0.25f, 0.125f, inf}, 4, 0.5f) == indices{3});
   CHECK(select(0.6, {0.125f, 0.25f, 0.125f, inf}, 4, 0.5f) == indices{1, 3});
   CHECK(select(0.5, {0.125f, 0.25f, 0.125f, inf}, 4) == indices{1, 3});
@@ -98,7 +98,7 @@ TEST_CASE("rounding errors never add a token, or ask for more tokens than exist"
   }
 }
 
-TEST_CASE("top_p keeps what taking one token after another keeps") {
+TEST_CASE("top_p keeps the tokens that one_by_one takes") {
   std::mt19937 random(3);
   for (int run = 0; run < 20'000; ++run) {
     CAPTURE(run);

@@ -21,7 +21,7 @@ struct stores {
 };
 TEST_CASE_TEMPLATE_INVOKE(store_contract, stores);
 
-TEST_CASE("any_store admits what the store in it admits") {
+TEST_CASE("any_store admits the rows that its inner store admits") {
   const std::vector<float> scores{8.0f, 1.0f, 1.0f, 2.0f};
   const std::vector<position> positions{0, 1, 2, 3};
   std::vector<std::uint32_t> kept(4);
@@ -29,7 +29,7 @@ TEST_CASE("any_store admits what the store in it admits") {
   CHECK(any_store(bounded{2}).admit(stored_rows{scores, positions}, kept) == 2);
 }
 
-TEST_CASE("any_store drops for good if the store in it does") {
+TEST_CASE("any_store drops for good if its inner store does") {
   CHECK(any_store(none{.for_good = true}).for_good());
   CHECK(drops_for_good(any_store(none{.for_good = true})));
   CHECK(!any_store(none{}).for_good());

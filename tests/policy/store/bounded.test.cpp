@@ -26,7 +26,7 @@ indices admit(std::size_t rows, const std::vector<float>& scores, bool embedding
   return kept;
 }
 
-TEST_CASE("bounded refuses the lowest scores, and the earlier ones among equals") {
+TEST_CASE("bounded refuses the lowest scores, and the earlier positions among equal scores") {
   CHECK(admit(2, {0.3f, 0.1f, 0.2f}) == indices{0, 2});
   CHECK(admit(2, {0.1f, 0.1f, 0.1f}) == indices{1, 2});
   CHECK(admit(0, {0.3f, 0.1f}) == indices{});
@@ -40,7 +40,7 @@ TEST_CASE("rows that are about to be read stay, even beyond the bound") {
 
 TEST_CASE("bounded admits all embeddings") { CHECK(admit(1, {0.3f, -inf, 0.2f}, true) == indices{0, 1, 2}); }
 
-TEST_CASE("bounded admits what sorting keeps") {
+TEST_CASE("bounded admits the rows that sorting finds") {
   std::mt19937 random(13);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

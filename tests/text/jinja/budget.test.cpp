@@ -12,7 +12,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("steps also pay for bytes, and running out of them is an error") {
+TEST_CASE("reading and writing bytes costs steps, and running out of steps is an error") {
   jinja::budget work(10);
   work.step(3);
   work.write(16);  // two steps: one for the 16 bytes, and one for the call
@@ -24,7 +24,7 @@ TEST_CASE("steps also pay for bytes, and running out of them is an error") {
   CHECK(work.used() == 10);
 }
 
-TEST_CASE("levels are counted during their lifetime") {
+TEST_CASE("a level counts only during its lifetime") {
   jinja::budget work(1);
   const auto nest = [&](std::size_t levels) {
     std::vector<std::unique_ptr<jinja::budget::level>> all;

@@ -20,7 +20,7 @@ TEST_CASE("offsets count characters") {
   CHECK(character_offset(text, 99) == 6);
 }
 
-TEST_CASE("white space is as in Python") {
+TEST_CASE("the same characters are white space and line ends as in Python") {
   CHECK(without_leading_space(" \t\n\x1c\xc2\xa0\xe2\x80\x83x ") == "x ");
   CHECK(without_trailing_space(" x\xe3\x80\x80\xc2\x85\r") == " x");
   CHECK(without_trailing_space(" \n") == "");
@@ -29,7 +29,7 @@ TEST_CASE("white space is as in Python") {
   CHECK_FALSE(is_line_end(0x1f));
 }
 
-TEST_CASE("which characters repr escapes") {
+TEST_CASE("the same characters are printable as in Python's repr") {
   for (const std::uint32_t code : {0x0u, 0x1fu, 0x7fu, 0xa0u, 0xadu, 0x200bu, 0x2028u, 0xe000u, 0xfeffu, 0x10fffdu})
     CHECK_FALSE(is_printable(code));
   for (const std::uint32_t code : {0x20u, 0x7eu, 0xa1u, 0xe9u, 0x2010u, 0x4e00u, 0x1f600u}) CHECK(is_printable(code));

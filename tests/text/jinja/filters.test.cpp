@@ -41,7 +41,7 @@ TEST_CASE("filters keep the origin of texts") {
   CHECK(shown("l|tojson") == "{[\"<|im_end|>\", \"a\"]}");
 }
 
-TEST_CASE("an unknown filter is refused at its place, in a branch only when the branch runs") {
+TEST_CASE("an unknown filter is refused at its place; inside a branch, it is refused only when the branch runs") {
   CHECK(rendered("{{ x|from_json('a') }}") == unsupported("t: line 1, column 6", {"\"from_json\""}));
   CHECK(rendered("{% if false %}{% elif x|from_json %}{% else %}a{% endif %}") == unsupported("t: line 1, column 25", {"\"from_json\""}));
   CHECK(rendered("{% if false %}{{ x|from_json('a') }}{% endif %}b") == "b");

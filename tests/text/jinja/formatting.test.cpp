@@ -13,7 +13,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("formats and padding keep the format's origin, strings keep theirs, numbers count as the user's") {
+TEST_CASE("the format's own text and the padding keep the format's origin, strings keep their own, and numbers count as the user's text") {
   constexpr std::string_view x = R"({"x": "é", "f": "[%3s]", "g": "[{:>3}]"})";
   const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
   CHECK(shown("'<%3s>%-3s<%s>' % (x, x, '<s>')") == "<  {é}>{é}  <<s>>");

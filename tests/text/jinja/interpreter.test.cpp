@@ -41,7 +41,7 @@ TEST_CASE("small templates render as jinja2 renders them") {  // make_golden.py 
   CHECK(refused > 20);
 }
 
-TEST_CASE("scopes: a loop's names end with each turn, a namespace's stay, an if has no scope of its own") {
+TEST_CASE("names set in a loop end with its turn, members of a namespace stay, and an if has no scope of its own") {
   CHECK(rendered("{% set x = 0 %}{% for i in [1, 2] %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}") == "01020");
   CHECK(rendered("{% if 1 %}{% set x = 1 %}{% endif %}{{ x }}{% with %}{% set x = 2 %}{% endwith %}{{ x }}") == "11");
   CHECK(rendered("{% macro m() %}{% set x = 5 %}{{ x }}{% endmacro %}{{ m() }}{{ x }}") == "5");
@@ -59,7 +59,7 @@ TEST_CASE("macros and loops of a scope that has ended can still be used") {
   CHECK(rendered("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x[0] == ns }}") == "True");
 }
 
-TEST_CASE("captured text keeps its origin: set blocks, macros, calls, filters") {
+TEST_CASE("text that set blocks, macros, calls and filters capture keeps its origin") {
   constexpr std::string_view x = R"({"x": "hi"})";
   CHECK(runs("{% set y %}<s>{{ x }}</s>{% endset %}{{ y }}", x) == "<s>{hi}</s>");
   CHECK(runs("{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m(x) + m('y') }}", x) == "<{hi}><y>");
@@ -68,7 +68,8 @@ TEST_CASE("captured text keeps its origin: set blocks, macros, calls, filters") 
   CHECK(runs("{{ bos_token }}{% for c in x %}{{ c }}{{ loop.index }}{% endfor %}{{ x if x else '' }}", x) == "<s>{h1i2hi}");
 }
 
-TEST_CASE("hostile templates end: steps pay for all that takes time or memory") {  // ctest's time limit catches endless templates
+TEST_CASE("hostile templates end, because everything that takes time or memory costs steps") {
+  // An endless template fails by ctest's time limit.
   const char* const hostile[] = {
       "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
       "{{ range(1000000000000)|list }}",
@@ -109,7 +110,7 @@ TEST_CASE("hostile templates end: steps pay for all that takes time or memory") 
   }
 }
 
-TEST_CASE("targets unpack tuples within tuples, and members of namespaces") {
+TEST_CASE("tuples within tuples are unpacked, also into members of namespaces") {
   CHECK(rendered("{% for i, (a, b) in [[1, [2, 3]]] %}{{ i }}{{ a }}{{ b }}{% endfor %}") == "123");
   CHECK(rendered("{% set (a, (b,)), c = ((1, [2]), 3) %}{{ a }}{{ b }}{{ c }}") == "123");
   CHECK(rendered("{% set ns = namespace(a=0, b=0) %}{% set ns.a, ns.b = 1, 2 %}{{ ns.a }}{{ ns.b }}") == "12");
@@ -140,7 +141,7 @@ TEST_CASE("arguments are unpacked from sequences and dictionaries") {
   CHECK(runs("{% for k in dict(**{'b': 2}) %}{{ k }}{% endfor %}") == "b");
 }
 
-TEST_CASE("keys of dictionaries are of the kinds that Python can hash") {
+TEST_CASE("a dictionary accepts the kinds of keys that Python can hash, and no others") {
   CHECK(rendered("{% set d = {none: 'n', 1.5: 'f', true: 't', (0, 1): 'p'} %}{{ d[none] }}{{ d[1.5] }}{{ d[true] }}{{ d[(0, 1)] }}") ==
         "nftp");
   CHECK(rendered("{% set d = {1: 'a', true: 'b', 1.0: 'c'} %}{{ d }}{{ d[1] }}") == "{1: 'c'}c");

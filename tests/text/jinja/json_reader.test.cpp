@@ -24,7 +24,7 @@ static lazyprune_test::fault read(std::string_view text) {
   return said == "no error" ? shown : said;
 }
 
-TEST_CASE("values keep the order of the text, and strings count as the user's") {
+TEST_CASE("keys keep the order of the JSON text, and strings count as the user's text") {
   CHECK(read(R"({"z": 1, "a": [2.0, -3, true, null, "x"], "m": {}})") == "{'z': 1, 'a': [2.0, -3, True, None, 'x'], 'm': {}}");
   const jinja::value v = jinja::read_json(R"({"<s>": "</s>"})", "f.json", 100);
   CHECK_FALSE(v.dict()->entries[0].key.text()->trusted());

@@ -15,7 +15,7 @@ TEST_CASE("keys keep their order, and characters beyond ASCII are not escaped") 
   CHECK(rendered("{{ x|tojson }}", tools) == R"({"b": [1, 2.5, true, null], "a": {"c": "é\"\n\u0001</s>", "d": {}, "e": []}})");
 }
 
-TEST_CASE("the arguments of json.dumps") {
+TEST_CASE("tojson accepts the arguments of json.dumps") {
   CHECK(rendered("{{ x|tojson(sort_keys=true, separators=(',', ':'), ensure_ascii=true) }}", tools) ==
         R"({"a":{"c":"\u00e9\"\n\u0001</s>","d":{},"e":[]},"b":[1,2.5,true,null]})");
   CHECK(rendered("{{ x|tojson(indent=2) }}", R"({"x": {"a": [1, {}], "b": []}})") == "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}");
@@ -23,7 +23,7 @@ TEST_CASE("the arguments of json.dumps") {
   CHECK(rendered("{{ (1e308 * 10)|tojson }}") == "Infinity");
 }
 
-TEST_CASE("strings keep their origin; escapes and punctuation count as the user's") {
+TEST_CASE("strings keep their origin; escapes and punctuation count as the user's text") {
   CHECK(runs("{{ ['<s>', x]|tojson }}", R"({"x": "</s>\n"})") == "{[\"}<s>{\", \"</s>\\n\"]}");
 }
 

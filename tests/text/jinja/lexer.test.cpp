@@ -25,7 +25,7 @@ static std::string cut(std::string_view source) {
   return shown;
 }
 
-TEST_CASE("white space around tags") {
+TEST_CASE("white space around tags is removed as in jinja2") {
   CHECK(cut("a\n  {% x %}\nb") == "[a\n]{% x%}[b]");
   CHECK(cut("a  {% x %}\n\nb") == "[a  ]{% x%}[\nb]");
   CHECK(cut("a\n  {%+ x +%}\nb") == "[a\n  ]{% x%}[\nb]");
@@ -37,13 +37,13 @@ TEST_CASE("white space around tags") {
   CHECK(cut("") == "");
 }
 
-TEST_CASE("raw blocks") {
+TEST_CASE("the inside of a raw block is text") {
   CHECK(cut("{% raw %}{{ x }}{% if %}{% endraw %}!") == "[{{ x }}{% if %}][!]");
   CHECK(cut("a\n {%- raw -%} {{ {%- endraw -%} b") == "[a][{{][b]");
   CHECK(cut("{% rawness %}") == "{% rawness%}");
 }
 
-TEST_CASE("tokens") {
+TEST_CASE("expressions are cut into tokens") {
   CHECK(cut("{{ a.b[1:2] ** 3 // 4 }}") == "{{ a . b [ 1 : 2 ] ** 3 // 4}}");
   CHECK(cut("{{ 1.5 1_000 2e3 1. x.0.1 }}") == "{{ 1.5 1000 2e3 1 . x . 0 . 1}}");
   CHECK(cut("{{ {'a': {}} }}") == "{{ { a : { } }}}");

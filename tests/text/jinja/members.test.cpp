@@ -21,7 +21,7 @@ TEST_CASE("a missing member is undefined, and asking for a member of it is an er
   CHECK(rendered("{{ [][0].a }}") == at("t: line 1, column 9"));
 }
 
-TEST_CASE("paths of attributes") {
+TEST_CASE("an attribute may be a path of names and numbers") {
   CHECK(rendered("{{ x|map(attribute='a.0')|list }}{{ x|map(attribute='b', default=7)|list }}",
                  R"({"x": [{"a": [5]}, {"a": [6], "b": 1}]})") == "[5, 6][7, 1]");
   CHECK(rendered("{{ ['ab']|map(attribute=0)|list }}") == "['a']");

@@ -10,7 +10,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("methods of strings keep apart what the user wrote and what the template wrote") {
+TEST_CASE("string methods keep the origin of each character") {
   constexpr std::string_view x = R"({"x": " a,b\nc "})";
   const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
   CHECK(shown("('<' + x + '>').strip('<')") == "{ a,b\nc }>");

@@ -20,7 +20,7 @@ TEST_CASE("whole numbers have 64 bits, and a result beyond that is refused") {
   CHECK(rendered("{{ 1 / 0 }}") == at("t: line 1, column 6", {", found 0"}));
 }
 
-TEST_CASE("slices with any bounds") {
+TEST_CASE("slices may have any bounds, but not a step of 0") {
   CHECK(rendered("{{ 'abc'[9223372036854775807:-9223372036854775807:-9223372036854775807] }}") == "c");
   CHECK(rendered("{{ [1, 2, 3][::9223372036854775807] }}") == "[1]");
   CHECK(rendered("{{ ''[::-1] }}{{ [][5:1:-2] }}") == "[]");
@@ -28,7 +28,7 @@ TEST_CASE("slices with any bounds") {
   CHECK(runs("{{ ('<s>' + x + '</s>')[2:5] }}{{ ('<s>' + x)[::-1] }}", R"({"x": "é!"})") == ">{é!!é}>s<");
 }
 
-TEST_CASE("sums and products keep origins") {
+TEST_CASE("sums, products and formatted texts keep the origin of their parts") {
   CHECK(runs("{{ '<' + x + '>' }}{{ x * 2 }}{{ '-' * 2 }}{{ '<' ~ x ~ 1 }}", R"({"x": "a"})") == "<{a}>{aa}--<{a1}");
   CHECK(runs("{{ '%s|%s' % (x, '<s>') }}{{ '{}|{y}'.format(x, y='<s>') }}", R"({"x": "a"})") == "{a}|<s>{a}|<s>");
 }

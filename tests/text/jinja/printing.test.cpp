@@ -30,7 +30,7 @@ TEST_CASE("floats are printed as by Python's repr") {
   CHECK(real_text(NAN) == "nan");
 }
 
-TEST_CASE("repr quotes as in Python; only the template's strings are trusted in it") {
+TEST_CASE("repr quotes strings as Python does, and trusts only the template's own strings") {
   CHECK(rendered("{{ [x] }}", R"({"x": "it's"})") == R"(["it's"])");
   CHECK(rendered("{{ [x] }}", R"({"x": "it's \"so\"\\"})") == R"(['it\'s "so"\\'])");
   CHECK(rendered("{{ [x] }}", R"({"x": "a\n\t\r\u0007\u200b\ue000é"})") == "['a\\n\\t\\r\\x07\\u200b\\ue000\xc3\xa9']");

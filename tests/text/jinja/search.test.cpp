@@ -9,7 +9,7 @@
 using namespace lazyprune;
 using jinja::searcher;
 
-TEST_CASE("it finds the same places as trying every place") {
+TEST_CASE("a search finds the same places as a loop that tries every place") {
   std::mt19937 random(1);
   jinja::budget work(1'000'000);
   const auto letters = [&](std::size_t size) {

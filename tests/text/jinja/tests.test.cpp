@@ -16,7 +16,7 @@ TEST_CASE("tests are found by name") {
   CHECK_FALSE(known("filter"));
 }
 
-TEST_CASE("an unknown test is refused at its place, in a branch only when the branch runs") {
+TEST_CASE("an unknown test is refused at its place; inside a branch, it is refused only when the branch runs") {
   CHECK(rendered("a\n{{ x is escaped }}") == unsupported("t: line 2, column 9", {"\"escaped\""}));
   CHECK(rendered("{% for x in [] %}{{ x is escaped }}{% endfor %}") == unsupported("t: line 1, column 26", {"\"escaped\""}));
   CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") == "a\n");
@@ -25,7 +25,7 @@ TEST_CASE("an unknown test is refused at its place, in a branch only when the br
   CHECK(rendered("{{ [1]|select('nope')|list }}") == unsupported("t: line 1, column 8", {"\"nope\""}));
 }
 
-TEST_CASE("tests compare like operators") {
+TEST_CASE("tests that compare give the same results as the operators") {
   CHECK(
       rendered(
           "{{ 1 is ge 1 }}{{ 1 is gt 1 }}{{ 1 is le 0 }}{{ 'a' is ne 'b' }}{{ 3 is divisibleby(2) }}{{ 1.0 is sameas 1.0 }}{{ none is sameas none }}") ==

@@ -25,7 +25,7 @@ TEST_CASE("values know their kind") {
   CHECK(jinja::make_list({jinja::value(1.0)}, work).sequence()->items.size() == 1);
 }
 
-TEST_CASE("dictionaries keep the order of their keys, and find few or many keys") {
+TEST_CASE("dictionaries keep the order of their keys, and find a key among few or many") {
   jinja::dict d;
   for (int round = 0; round < 2; ++round)  // the second round sets the same keys again
     for (int i = 0; i < 100; ++i) {
@@ -42,7 +42,7 @@ TEST_CASE("dictionaries keep the order of their keys, and find few or many keys"
   CHECK(*copy.find("k7")->integer() == 107);
 }
 
-TEST_CASE("few or many whole numbers can be keys, apart from strings") {
+TEST_CASE("a key that is a whole number is found among few or many, and differs from a string") {
   jinja::dict d;
   for (std::int64_t i = 0; i < 20; ++i) {
     d.set(jinja::value(i), jinja::value(i * i));

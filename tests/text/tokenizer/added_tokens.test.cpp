@@ -50,7 +50,7 @@ TEST_CASE("lstrip and rstrip swallow white space beside a token") {
   CHECK(cut(tokens, "a [r]  [l] b [b] ") == "a |<2>|<1>| b|<3>|");
 }
 
-TEST_CASE("in normalized text, the normalized text of the token is searched for") {
+TEST_CASE("a token may be searched for by its normalized text, in normalized text") {
   const lazyprune::normalizer normal({lazyprune::normalizer::replace{lazyprune::text_pattern(std::string("-")), "+"}});
   const added_tokens tokens({{.text = "a-b", .id = 1, .normalized = true}, {.text = "c-d", .id = 2}}, normal, nullptr);
   CHECK(cut(tokens, "a-b c-d") == "a-b |<2>|");

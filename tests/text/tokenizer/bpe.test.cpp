@@ -35,7 +35,7 @@ ids encoded(const bpe& model, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("merges by rank, the leftmost first, and unknown characters, as in tokenizers 0.23") {
+TEST_CASE("words with and without unknown characters are encoded as by tokenizers 0.23") {
   const auto with = [](std::optional<token_id> unknown, bool fuse, bool bytes, bool ignore_merges) {
     return small({unknown, fuse, bytes, ignore_merges});
   };
@@ -55,7 +55,7 @@ TEST_CASE("merges by rank, the leftmost first, and unknown characters, as in tok
   CHECK(encoded(whole, "abcc") == ids{10});
 }
 
-TEST_CASE("random merges: always the pair with the lowest rank, the leftmost among equals") {
+TEST_CASE("among random merges, the pair with the lowest rank is always merged first, and the leftmost among equals") {
   std::mt19937 random(7);
   for (int round = 0; round < 100; ++round) {
     std::vector<std::optional<std::string>> pieces{"a", "b", "c"};

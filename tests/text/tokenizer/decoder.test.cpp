@@ -36,7 +36,7 @@ const std::string_view llama = R"({"type": "Sequence", "decoders": [{"type": "Re
 
 }  // namespace
 
-TEST_CASE("each kind of decoder, as in tokenizers 0.23") {
+TEST_CASE("each kind of decoder gives the text that tokenizers 0.23 gives") {
   CHECK(decoded(parse(R"({"type": "Strip", "content": " ", "start": 2, "stop": 1})"), {"   a  ", " b"}) == " a b");
   CHECK(decoded(parse(R"({"type": "Metaspace", "replacement": "_"})"), {"_a_b", "_c"}) == "ab c");
   CHECK(decoded(parse(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "never"})"), {"_a", "_c"}) == " a c");
@@ -75,7 +75,7 @@ TEST_CASE("text is returned as soon as it is final") {
   CHECK(second.push("!") == "A!");
 }
 
-TEST_CASE("flush separates a prompt from its answer, which does not begin a new text") {
+TEST_CASE("after flush, an answer is decoded as the continuation of its prompt: it keeps its first space") {
   const auto after = [](const decoder& how, std::initializer_list<std::string_view> prompt,
                         std::initializer_list<std::string_view> answer) {
     piece_decoder state(how);
@@ -103,7 +103,7 @@ TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})") == at("t.json: start"));
 }
 
-TEST_CASE("a text that grows without end is refused") {
+TEST_CASE("a text that grows too much is refused") {
   const std::string replace = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"})";
   const decoder growing =
       parse(R"({"type": "Sequence", "decoders": [)" + replace + "," + replace + "," + replace + "," + replace + "," + replace + "]}");

@@ -10,7 +10,7 @@
 using lazyprune::merge_table;
 using lazyprune::token_id;
 
-TEST_CASE("it finds only the merges that were set") {
+TEST_CASE("the table finds only the merges that were set") {
   merge_table table;
   CHECK(table.find(1, 2) == nullptr);
   std::map<std::pair<token_id, token_id>, std::uint32_t> expected;

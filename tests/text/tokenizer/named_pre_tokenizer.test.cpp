@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The patterns themselves are tested in gguf_tokenizer.test.cpp, against tokenizers of their kinds.
+// gguf_tokenizer.test.cpp tests the patterns themselves: it compares each with a tokenizer.json of its kind.
 #include <lazyprune/text/tokenizer/named_pre_tokenizer.hpp>
 
 #include <doctest/doctest.h>

@@ -50,7 +50,7 @@ TEST_CASE("normal forms and letter case") {
   CHECK(parse(R"({"type": "NFD"})", characters).apply("\xc3\xa9").text == "e\xcc\x81");
 }
 
-TEST_CASE("unknown kinds and options are refused by name, and a text that grows without end is refused") {
+TEST_CASE("unknown kinds and options are refused by name, and a text that grows too much is refused") {
   CHECK(said(R"({"type": "Nmt"})") == unsupported("t.json: type", {"\"Nmt\""}));
   CHECK(said(R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a", "append": "b"}]})") ==
         unsupported("t.json: normalizers[0].append", {"\"b\""}));

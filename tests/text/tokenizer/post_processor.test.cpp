@@ -31,7 +31,7 @@ const std::string around =
 
 }  // namespace
 
-TEST_CASE("the tokens before and after a text") {
+TEST_CASE("each kind of post-processor adds its tokens before and after a text") {
   const post_processor both = parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel", "trim_offsets": true}, )" + around + "]}");
   CHECK(both.before == ids{1, 7});
   CHECK(both.after == ids{2});

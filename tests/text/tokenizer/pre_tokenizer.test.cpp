@@ -34,7 +34,7 @@ std::string metaspace(std::string_view scheme, bool splits, std::string_view tex
 
 }  // namespace
 
-TEST_CASE("Metaspace") {
+TEST_CASE("Metaspace gives the words of tokenizers 0.23") {
   CHECK(metaspace("always", true, " a  b") == "_a|_|_b|");
   CHECK(metaspace("always", false, " a  b") == "_a__b|");
   CHECK(metaspace("always", true, "a,b c") == "_a|_,|_b|_c|");
@@ -46,7 +46,7 @@ TEST_CASE("Metaspace") {
   CHECK(words(R"({"type": "Metaspace", "replacement": "_", "add_prefix_space": true})", "a b") == "_a|_b|");
 }
 
-TEST_CASE("ByteLevel") {
+TEST_CASE("ByteLevel gives the words of tokenizers 0.23") {
   CHECK(words(R"({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": false})", "a b") ==
         "\xc4\xa0"
         "a\xc4\xa0"
@@ -58,7 +58,7 @@ TEST_CASE("ByteLevel") {
         "12|");
 }
 
-TEST_CASE("digits, punctuation, white space") {
+TEST_CASE("texts are split at digits, punctuation or white space") {
   CHECK(words(R"({"type": "WhitespaceSplit"})",
               "  It's  a\xc2\xa0"
               "b ") == "It's|a|b|");
@@ -86,7 +86,7 @@ TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "ByteLevel", "add_prefix_space": false})") == unsupported("t.json: type", {"\"ByteLevel\""}));
 }
 
-TEST_CASE("a text that grows without end is refused") {
+TEST_CASE("a text that grows too much is refused") {
   const auto* const characters = known_unicode();
   if (!characters) return;
   const std::string bytes = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";

@@ -33,7 +33,7 @@ TEST_CASE("the shortest piece comes first; of equal pieces, the first one counts
   CHECK(found(prefix_search(), "a").empty());
 }
 
-TEST_CASE("random pieces: it finds those that the text begins with") {
+TEST_CASE("among random pieces, a search finds those with which the text begins") {
   std::mt19937 random(3);
   const auto word = [&](std::size_t most) {
     std::string text(1 + random() % most, 'a');

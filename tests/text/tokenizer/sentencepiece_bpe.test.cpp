@@ -169,7 +169,7 @@ std::string small_text(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("the bundled tokenizer: words, spaces, bytes") {
+TEST_CASE("the bundled tokenizer encodes words, spaces and bytes") {
   const tokenizer tokens = tokenizer_of(read_text(pocket_model() / "tokenizer.model"));
   CHECK(tokens.size() == 2304);
   CHECK(tokens.bos() == 1u);
@@ -207,7 +207,7 @@ TEST_CASE("a tokenizer can be moved") {
   CHECK(first.encode("some words") == expected);
 }
 
-TEST_CASE("merging follows its definition: best score first, leftmost among equals") {
+TEST_CASE("the pair with the best score is merged first, and the leftmost among equals") {
   std::string bytes = special_pieces();
   for (const std::string letter : {"a", "b", "c", "\xe2\x96\x81"}) bytes += piece_field(letter, -100);
   std::mt19937 random(1);
@@ -260,7 +260,7 @@ TEST_CASE("text after a prompt keeps its first space") {
   CHECK(text == "the world");
 }
 
-TEST_CASE("long texts need no recursion and take time in n log n") {
+TEST_CASE("long texts need no recursion, and their time grows as n log n") {
   const tokenizer tokens = tokenizer_of(read_text(pocket_model() / "tokenizer.model"));
   for (const std::string part : {"a", " ", "the ", "\xff", "\xf0\x9f\x98\x80"}) {
     std::string text;
@@ -278,7 +278,7 @@ TEST_CASE("long texts need no recursion and take time in n log n") {
   CHECK(deep.encode(std::string(3'001, 'a'), false).size() == 3'001);
 }
 
-TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
+TEST_CASE("published texts have the ids that llama.cpp publishes" NEEDS("data")) {
   const auto model = test_data("tokenizers/llama2/tokenizer.model");
   if (model.empty()) return;
   const tokenizer tokens = tokenizer_of(read_text(model));
@@ -348,9 +348,9 @@ void compare(const std::string& bytes, int runs) {
 
 }  // namespace
 
-TEST_CASE("libsentencepiece agrees: the bundled tokenizer") { compare(read_text(pocket_model() / "tokenizer.model"), 20'000); }
+TEST_CASE("libsentencepiece agrees on the bundled tokenizer") { compare(read_text(pocket_model() / "tokenizer.model"), 20'000); }
 
-TEST_CASE("libsentencepiece agrees: Llama 2" NEEDS("data")) {
+TEST_CASE("libsentencepiece agrees on Llama 2" NEEDS("data")) {
   const auto path = test_data("tokenizers/llama2/tokenizer.model");
   if (path.empty()) return;
   const std::string bytes = read_text(path);
@@ -365,7 +365,7 @@ TEST_CASE("libsentencepiece agrees: Llama 2" NEEDS("data")) {
   CHECK(ours.decode(expected) == novel);
 }
 
-TEST_CASE("libsentencepiece agrees: every setting of the normaliser, with user-defined and unused pieces") {
+TEST_CASE("libsentencepiece agrees for every setting of the normalizer, with user-defined and unused pieces") {
   for (int setting = 0; setting < 32; ++setting) {
     CAPTURE(setting);
     const std::string bytes = small_model(setting & 1, setting & 2, setting & 4, setting & 8, setting & 16);

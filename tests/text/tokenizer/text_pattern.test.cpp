@@ -29,7 +29,7 @@ json_value json(std::string_view text) { return json_value::parse(text, "t.json"
 
 }  // namespace
 
-TEST_CASE("each treatment of matches, as in tokenizers 0.23") {
+TEST_CASE("matches are treated in each way as by tokenizers 0.23") {
   const std::string text = "ab--c-d--";
   const auto by = [&](delimiter behaviour, bool inverted) {
     std::vector<text_cut> cuts = text_pattern(std::string("-")).cuts(text);
@@ -48,7 +48,7 @@ TEST_CASE("each treatment of matches, as in tokenizers 0.23") {
   CHECK(by(delimiter::contiguous, true) == "ab|--|c|-|d|--|");
 }
 
-TEST_CASE("cutting at characters of a kind") {
+TEST_CASE("a text is cut at the characters of a kind") {
   const auto is_b = [](char32_t code) { return code == U'\u00e9'; };
   CHECK(split("a\xc3\xa9\xc3\xa9"
               "c",
@@ -59,7 +59,7 @@ TEST_CASE("cutting at characters of a kind") {
   CHECK(lazyprune::cuts_at("", is_b).empty());
 }
 
-TEST_CASE("cutting at a literal, or at an expression with empty matches") {
+TEST_CASE("a text is cut at a literal, or at an expression that may have empty matches") {
   CHECK(text_pattern(std::string("ab")).replaced("xababy ab", "-") == "x--y -");
   CHECK(text_pattern(std::string("ab")).cuts("").empty());
   const auto* const characters = known_unicode();

@@ -25,7 +25,7 @@ fault said_of_ranks(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("base64") {
+TEST_CASE("base64 is decoded, and other texts are refused") {
   using lazyprune::detail::from_base64;
   CHECK(from_base64("IQ==") == "!");
   CHECK(from_base64("IGE=") == " a");
@@ -44,7 +44,7 @@ TEST_CASE("malformed lines are refused, and so are unknown ranks") {
   CHECK_FALSE(lazyprune::is_tiktoken(""));
 }
 
-TEST_CASE("the ranks of Llama 3" NEEDS("data")) {
+TEST_CASE("the ranks of Llama 3 give the ids of tiktoken" NEEDS("data")) {
   const auto path = test_data("tokenizers/llama3/test_tiktoken_tokenizer.model"),
              cases = test_data("tokenizer-json/real-llama-3/cases.jsonl");
   const auto* const characters = known_unicode();

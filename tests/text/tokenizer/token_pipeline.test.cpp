@@ -36,7 +36,7 @@ ids encoded(const token_pipeline& tokens, std::string_view text, text_range trus
 
 }  // namespace
 
-TEST_CASE("added tokens first, then the normalizer for the text between them, then the model") {
+TEST_CASE("added tokens are cut out first, the text between them is then normalized, and the model encodes it") {
   const token_pipeline tokens = small();
   CHECK(tokens.size() == 8);
   CHECK(tokens.piece(7) == "ab");
@@ -46,7 +46,7 @@ TEST_CASE("added tokens first, then the normalizer for the text between them, th
   CHECK(encoded(tokens, "").empty());
 }
 
-TEST_CASE("special tokens come only from allowed ranges; others from anywhere") {
+TEST_CASE("special tokens come only from allowed ranges, and other added tokens from anywhere") {
   const token_pipeline tokens = small();
   CHECK(encoded(tokens, "<s>ab<s>", {0, 5}) == ids{5, 7, 3, 4});
   CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>" after normalization

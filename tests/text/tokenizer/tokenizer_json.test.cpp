@@ -116,7 +116,7 @@ TEST_CASE("in all test data, ids and texts are those of tokenizers 0.23" NEEDS("
   });
 }
 
-TEST_CASE("byte-level tokenizers that do not normalize decode random Unicode to the same text" NEEDS("data")) {
+TEST_CASE("a byte-level tokenizer without a normalizer decodes the ids of random Unicode to the same text" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
     if (name.find("gpt") == name.npos && name.find("llama3") == name.npos && name.find("deepseek") == name.npos && name != "starcoder")
       return;
@@ -138,7 +138,7 @@ TEST_CASE("each byte that is not UTF-8 is read as U+FFFD" NEEDS("data")) {
   });
 }
 
-TEST_CASE("the smallest file, and the keys that may be missing") {
+TEST_CASE("the smallest file is read, and some keys may be missing") {
   CHECK(parse(small()).encode("abba") == ids{2, 1, 0});
   CHECK(parse(small()).decode(ids{2, 1}) == "ab b");  // without a decoder
   CHECK(parse(small()).kind() == "BPE");

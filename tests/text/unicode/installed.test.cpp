@@ -12,7 +12,7 @@ TEST_CASE("letter case is mapped character by character") {
         "\xc3\xa4\xcf\x83\xce\xb1\xcf\x83 i\xcc\x87 \xc7\x86 ab\xc3\x9f");
 }
 
-TEST_CASE("kinds of characters") {
+TEST_CASE("characters are numbers, punctuation or parts of words as in Unicode") {
   const lazyprune::unicode& all = installed_unicode();
   for (const char32_t code : {U'7', U'\u0663', U'\u00b2', U'\u2167', U'\u2469'}) CHECK(all.is_number(code));
   for (const char32_t code : {U'a', U' ', U'$'}) CHECK_FALSE(all.is_number(code));

@@ -64,7 +64,7 @@ TEST_CASE("a search may look behind the place at which it begins") {
   CHECK_FALSE(behind.find("", 0).has_value());
 }
 
-TEST_CASE("malformed patterns and searches without end are refused") {
+TEST_CASE("malformed patterns and searches with too many steps are refused") {
   CHECK(error_of([] { pcre2_regex("(?<=a+)b"); }) == at("", {"\"(?<=a+)b\""}));
   CHECK(error_of([] { pcre2_regex("*"); }) != "no error");
   CHECK(error_of([] { pcre2_regex(std::string(100'000, 'a')); }) == at("", {"65536", "100000"}));
@@ -72,7 +72,7 @@ TEST_CASE("malformed patterns and searches without end are refused") {
   CHECK(error_of([&] { endless.find(std::string(5000, 'a'), 0); }) == unsupported(""));
 }
 
-TEST_CASE("long runs are matched on many threads") {
+TEST_CASE("several threads can match long runs at the same time") {
   const pcre2_regex words(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{M}]*[\p{Ll}\p{Lo}\p{M}]+(?i:'s|'t)?|\s*[\r\n]+|\s+(?!\S)|\s+)");
   std::atomic<int> right = 0;
   std::vector<std::thread> threads;

@@ -51,7 +51,7 @@ class Decoder:
 
     @property
     def attention_after(self) -> list[int] | None:
-        """Returns which layers, except the last, have attention without a window. A layer is given as the number of layers done after it.
+        """Returns after how many layers a layer without a window is done: one number for each such layer except the last layer.
         Returns None if all layers have a window, or if no layer has one."""
         if all(self.windows) or not any(self.windows):
             return None

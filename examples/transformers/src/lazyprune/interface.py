@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Wraps the names of transformers that its documentation does not promise, so that the rest of the package does not depend on them. README.md
-gives the reason for each name. Two other files also use such names: decoder.py those of a model, and cache.py those of a cache."""
+"""Wraps the names of transformers that its documentation does not promise, so that most of the package does not depend on them. README.md
+gives the reason for each name. Two other files also use such names: decoder.py uses names of a model, and cache.py uses names of a cache."""
 
 from __future__ import annotations
 

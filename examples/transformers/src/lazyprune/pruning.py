@@ -278,7 +278,7 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
         return np.ones(shape, bool)
     if tuple(attention_mask.shape) != (batch, before + columns):
         raise ValueError(f"attention_mask: expected ({batch}, {before + columns}), found {tuple(attention_mask.shape)}")
-    single = before > 0 and columns == 1  # a decode step of `generate`: does not compare earlier columns, so that little is copied per token
+    single = before > 0 and columns == 1  # in a decode step of `generate`, earlier columns are not compared, so that little is copied
     mask = (attention_mask[:, -1:] if single else attention_mask).cpu().numpy() != 0
     if not single and before and not np.array_equal(mask[:, :before], cache.mask):
         raise ValueError("attention_mask: expected the columns of the cache as they were, found others")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Attention without the full matrix of scores (FlashAttention, arXiv 2205.14135). Strips of queries are multiplied by blocks of keys, and a
 // running softmax joins the results. The queries of all heads that share a key/value head are in the same strips. Keys are read in the
-// order of their slots, which may differ from the order of their tokens. So a full prefill, a subset of active tokens and revived rows need
-// no code of their own.
+// order of their slots, whichever tokens the slots hold. So a full prefill, a subset of active tokens and revived rows need no code of
+// their own.
 #pragma once
 
 #include <algorithm>
@@ -139,10 +139,11 @@ class attention_call {
     return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
   }
 
-  /// Returns the range that the rows `first` to `last` see together. Both ends of a row's range grow with the row's position.
+  /// Returns the range of the tokens that at least one of the rows `first` to `last` sees. From row to row, neither end of the range
+  /// decreases.
   rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
 
-  /// Returns the block's tiles from the first to the last tile with an active token in `seen`.
+  /// Returns the block's tiles from the first to the last tile that may have an active token in `seen`.
   tile_range tiles_seen(std::size_t block, const rank_range& seen) const {
     std::size_t begin = block * packed_kv::block_tiles, end = begin + packed_kv::block_tiles;
     while (begin < end && !ranks_.any(begin, seen)) ++begin;
@@ -274,8 +275,8 @@ class attention_call {
   attention_shape shape_;
   float cap_;
   float query_scale_;
-  std::size_t active_;    // tokens
-  std::size_t unprobed_;  // rows of q
+  std::size_t active_;    // the number of active tokens
+  std::size_t unprobed_;  // the number of rows of q before the probed rows
   attention_probe probe_;
 };
 
@@ -314,7 +315,7 @@ class attention_layer {
     const auto threads = static_cast<std::size_t>(threads_);
     float* states = states_.take((segments == 1 ? threads : layout.tasks() * segments) * layout.state_floats());
     float* local = local_.take(threads * layout.local_floats());
-    const std::size_t numbers = q.rows * q.columns;  // each one is multiplied with every active token's key, and again with its value
+    const std::size_t numbers = q.rows * q.columns;  // each is used once for every active token's key, and once for its value
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
     detail::for_tasks_in_turn(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
@@ -351,7 +352,7 @@ class attention_layer {
   }
 
   static constexpr std::size_t few_rows = 2;          // a layer with at most this many rows has too few tasks for many threads
-  static constexpr std::size_t segment_blocks = 4;    // of keys
+  static constexpr std::size_t segment_blocks = 4;    // blocks of keys in a segment
   static constexpr std::size_t reduced_tokens = 512;  // tokens in a task of `reduce`
 
   const kernels::kernel_set* kernels_;

@@ -44,7 +44,7 @@ class attention_layout {
   }
 
   std::size_t group() const { return group_; }              // query heads that share a key/value head
-  std::size_t tile_floats() const { return tile_floats_; }  // floats of a strip's sums for 32 outputs
+  std::size_t tile_floats() const { return tile_floats_; }  // floats that a strip's sums of 32 outputs take
   bool widens() const { return widens_; }                   // whether a block in bf16 is widened once for all strips
 
   std::size_t tasks() const { return (rows_ + task_rows_ - 1) / task_rows_ * shape_.kv_heads; }
@@ -78,16 +78,16 @@ class attention_layout {
     float* const largest = sums + value_floats_;
     return {sums, largest, largest + detail::whole_lines(strip_)};
   }
-  std::size_t value_floats() const { return value_floats_; }  // floats of a strip's sums of values
+  std::size_t value_floats() const { return value_floats_; }  // floats that a strip's sums of values take
 
   /// A thread's memory while it works on a task.
   struct scratch {
-    float* scores;          // of one strip and one block: (tiles, strip, 32)
+    float* scores;          // (tiles, strip, 32): the scores of one strip and one block
     float* weights;         // (strip, block_slots)
     float* packed_weights;  // `weights`, packed
     float* scaled;          // (strip, head_dim): queries, before they are packed
-    float* wide_keys;       // of a block, if it is widened
-    float* wide_values;
+    float* wide_keys;       // a block's keys in float, if the block is widened
+    float* wide_values;     // its values in float, likewise
   };
   std::size_t local_floats() const {
     return strips(task_rows_) * query_floats_ + scratch_floats() + (widens_ ? wide_key_floats_ + wide_value_floats_ : 0);
@@ -102,7 +102,7 @@ class attention_layout {
   }
 
  private:
-  static constexpr std::size_t strips_together = 16;  // strips of a task, which share a block of keys while it is in a cache
+  static constexpr std::size_t strips_together = 16;  // strips of a task: they share a block of keys while it is in a cache
 
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
     return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;
@@ -114,10 +114,10 @@ class attention_layout {
   }
 
   attention_shape shape_;
-  std::size_t rows_;   // of q
-  std::size_t strip_;  // queries, at most
+  std::size_t rows_;   // rows of q
+  std::size_t strip_;  // queries in a strip, at most
   std::size_t group_;
-  std::size_t task_rows_;  // at most
+  std::size_t task_rows_;  // rows of a task, at most
   std::size_t tile_floats_;
   std::size_t value_floats_;
   std::size_t query_floats_;   // of a packed strip of queries

@@ -21,8 +21,8 @@
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/core/error.hpp>
 
-/// Compiles a function for these instruction sets, whatever the flags of the translation unit. The macro stands before the function. Tests
-/// define it as empty to run the functions on emulated registers.
+/// This macro stands before a function, which is then compiled for these instruction sets, whatever the flags of the translation unit.
+/// Tests define the macro as empty, so that they can run the functions on emulated registers.
 #ifndef LAZYPRUNE_TARGET
 #define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
 #endif

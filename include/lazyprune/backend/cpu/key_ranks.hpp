@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which keys a row may see. Slots hold tokens in any order, so a row compares its range with the ranks of the slots.
+// Tells which keys a row may see. Slots hold tokens in any order, so attention compares the range of tokens that a row sees with the rank
+// of each slot.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rank of a slot is the index of its token among the active tokens. The object holds the ranks of the slots in all blocks from the
-/// first to the last slot that was asked for.
+/// The rank of a slot is the index of its token among the active tokens. The object holds the ranks of whole blocks, from the block of the
+/// first to the block of the last slot that `set` was asked for.
 class key_ranks {
  public:
   using rank_range = kernels::rank_range;
@@ -54,7 +55,8 @@ class key_ranks {
   /// Returns the ranks of the tile's slots (32).
   const std::int32_t* of_tile(std::size_t t) const { return ranks_.data() + (t - first_tile()) * tile; }
 
-  /// If `any` is false, the tile has no token in `seen`. `all` is true if all slots of the tile have a token in `seen`.
+  /// If `any` is false, the tile has no token in `seen`. If it is true, the tile may have one. `all` is true if all slots of the tile have
+  /// a token in `seen`.
   bool any(std::size_t t, const rank_range& seen) const { return of(t).least < seen.end && of(t).most_active >= seen.first; }
   bool all(std::size_t t, const rank_range& seen) const { return of(t).most < seen.end && of(t).least >= seen.first; }
 

@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The sums of a row are the same bits for any number of threads and in any batch.
+/// The sums of a row have the same bits for any number of threads and in any batch.
 class linear_layers {
  public:
   enum class epilogue { store, add, gate_silu, gate_gelu_tanh };
@@ -43,7 +43,7 @@ class linear_layers {
 
   /// A thread's scratch memory.
   struct thread_floats {
-    float* sums;  // of tiles
+    float* sums;  // the sums of tiles
     float* wide;  // a block's weights, widened
   };
 
@@ -116,7 +116,7 @@ class linear_layers {
   const kernels::kernel_set* kernels_;
   int threads_;
   detail::scratch_memory packed_;  // the packed rows
-  detail::scratch_memory sums_;    // of each thread's tiles
+  detail::scratch_memory sums_;    // the sums of each thread's tiles
   detail::scratch_memory wide_;    // each thread's weights, widened
 };
 

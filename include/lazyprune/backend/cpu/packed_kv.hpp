@@ -32,7 +32,7 @@ class packed_kv {
         type_(type) {}
 
   std::size_t size() const { return size_; }                   // slots
-  std::size_t width() const { return kv_heads_ * head_dim_; }  // of a slot's key, and of its value
+  std::size_t width() const { return kv_heads_ * head_dim_; }  // numbers of a slot's key, and of its value
   std::size_t kv_heads() const { return kv_heads_; }
   dtype type() const { return type_; }                                                        // f32 or bf16
   std::size_t key_depth() const { return type_ == dtype::f32 ? head_dim_ : padded_depth(); }  // inputs of a key panel
@@ -162,7 +162,7 @@ class packed_kv {
   std::size_t value_tiles_;
   dtype type_;
   std::size_t size_ = 0;
-  std::size_t written_ = 0;                      // if more than size_: the slots between the two may hold forgotten numbers
+  std::size_t written_ = 0;                      // if greater than size_, the slots from size_ to written_ - 1 may hold forgotten numbers
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
   block_pool<std::byte> spare_;
 };

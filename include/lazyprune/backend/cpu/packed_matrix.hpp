@@ -32,11 +32,11 @@ class packed_matrix {
  public:
   static constexpr std::size_t panel_outputs = kernels::panel_outputs;
 
-  /// Stacks the parts along the outputs. Throws `error` unless they have the same inputs and `as` is f32 or bf16.
+  /// Stacks the parts along the outputs. Throws `error` unless they have the same number of inputs and `as` is f32 or bf16.
   packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
 
-  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, and also if the two differ in
-  /// rows.
+  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, and also if `gate` and `up`
+  /// have different numbers of rows.
   packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads)
       : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, true) {}
 
@@ -48,7 +48,7 @@ class packed_matrix {
   bool gated() const { return gated_; }
   std::size_t bytes() const { return values_.bytes(); }
 
-  /// Returns the lines of panel p from input `first` on. `first` is a multiple of the inputs in a line.
+  /// Returns the lines of panel p from input `first` on. `first` is a multiple of the number of inputs in a line.
   const std::byte* panel(std::size_t p, std::size_t first = 0) const { return values_.data() + p * panel_bytes_ + offset(first); }
 
   /// Writes the weights of one output (inputs) as float.
@@ -186,7 +186,7 @@ class packed_matrix {
     return to;
   }
 
-  /// Writes the first `lines` columns of 16 rows as lines. Elements have 32 bits.
+  /// Writes each of the first `lines` columns of 16 rows as a line. Elements have 32 bits.
   static void transpose(const std::byte* const (&rows)[panel_outputs], std::size_t lines, std::byte* to) {
 #if defined(__SSE2__)
     const auto load = [&](std::size_t row, std::size_t column) {

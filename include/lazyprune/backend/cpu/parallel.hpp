@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Loops over tasks on several threads. The thread of each task is fixed, and no task depends on the number of threads.
+// Loops over tasks on several threads. Each task is assigned to a thread before the loop starts. The tasks are the same for any number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ inline namespace v0 {
 namespace detail {
 
 /// Returns the number of threads that the process may use: OMP_NUM_THREADS if it is set, otherwise its processors, limited by its CPU
-/// quota. With more threads than the quota pays for, running threads would wait for threads that are stopped. Returns 1 without OpenMP.
+/// quota. With more threads than the quota pays for, running threads would wait for threads that the system has stopped. Returns 1 without
+/// OpenMP.
 inline int available_threads() {
 #ifdef _OPENMP
   static const int usable = std::getenv("OMP_NUM_THREADS") ? std::numeric_limits<int>::max() : usable_processors();
@@ -31,18 +33,18 @@ inline int available_threads() {
 #endif
 }
 
-/// Returns the number of threads for work that takes one thread about `nanoseconds`. It is one if a team takes longer to start than it
-/// saves, and otherwise all. A smaller team would be slower, because OpenMP ends the threads that this team does not need, and starts them
-/// again later.
+/// Returns the number of threads for work that takes one thread about `nanoseconds`. The result is 1 if it takes longer to start a team
+/// than the team saves. Otherwise it is `threads`. It is never between the two, because for a smaller team OpenMP would end the other
+/// threads, and start them again later.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
-/// Returns true if the threads of an earlier team are gone. GNU OpenMP keeps its threads for the next team. A child of fork() does not have
-/// them, and GNU OpenMP would wait for them forever. In such a child the caller does all tasks, with the same results. LLVM's OpenMP starts
-/// new threads.
+/// Returns true if this process is a child of fork() and lacks the threads of an earlier team. GNU OpenMP keeps the threads of a team for
+/// the next one. fork() does not copy them to the child, and there GNU OpenMP would wait for them forever. In such a child the caller does
+/// all tasks, with the same results. LLVM's OpenMP starts new threads.
 inline bool team_is_lost() {
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
   static std::atomic<bool> lost = false;
-  [[maybe_unused]] static const int watched = pthread_atfork(nullptr, nullptr, [] { lost = true; });  // from the first team on
+  [[maybe_unused]] static const int watched = pthread_atfork(nullptr, nullptr, [] { lost = true; });  // watches from the first team on
   return lost.load(std::memory_order_relaxed);
 #else
   return false;

@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// A group of neighbouring tiles of the weight, and a range of their inputs. Every strip of rows is multiplied by this block before the
-/// next block.
+/// next block begins.
 struct product_block {
   std::size_t first, last;  // tiles
   std::size_t k, count;     // inputs
@@ -52,11 +52,11 @@ class product_plan {
   bool widens() const { return widens_; }                                // whether a block's weights are widened before the product
   bool prefetches() const { return prefetches_; }
 
-  std::size_t strip_input_bytes() const { return kernel_.padded(strip_) * kernel_.element; }   // of a strip, for each input
-  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }  // of a panel, for each input
+  std::size_t strip_input_bytes() const { return kernel_.padded(strip_) * kernel_.element; }   // bytes of a strip, for each input
+  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }  // bytes of a panel, for each input
   std::size_t strip_bytes() const { return detail::whole_lines(strip_input_bytes() * w_.depth() / 4 + 16) * 4; }
   std::size_t tile_floats() const { return kernel_.padded(strip_) * kernels::tile_outputs; }
-  std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // of a block, widened
+  std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // floats of a block's panel, widened
 
   std::size_t rows_of(std::size_t strip) const { return std::min(strip_, rows_ - strip * strip_); }
 
@@ -73,20 +73,20 @@ class product_plan {
   }
 
  private:
-  static constexpr std::size_t widening_strips = 4;  // from this many on, weights are widened once for all strips
+  static constexpr std::size_t widening_strips = 4;  // with this many strips or more, weights are widened once for all strips
 
   product_block block_of(std::size_t group, std::size_t k) const {
     return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
   }
 
-  /// Returns the number of tiles in a group. It is so small that every thread has several groups. It is one or even, because prefetches
-  /// alternate by tile.
+  /// Returns the number of tiles in a group. The number is small, so that every thread has several groups. It is 1 or even, because even
+  /// and odd tiles prefetch different things.
   std::size_t group_size(int threads) const {
     const std::size_t fair = std::clamp<std::size_t>(tiles_ / (8 * static_cast<std::size_t>(threads)), 1, kernel_.group);
     return fair == 1 ? 1 : fair / 2 * 2;
   }
 
-  /// Returns the number of inputs in a block. It is so small that numbers that are read again stay in a cache.
+  /// Returns the number of inputs in a block. The number is small, so that what is read again stays in a cache.
   std::size_t cut_depth(const detail::processor& here) const {
     const std::size_t strip_bytes = kernel_.strip * kernel_.element, weight_bytes = kernel_.group * 2 * panel_input_bytes();
     const std::size_t fitting = std::max<std::size_t>(32, kernel_.strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);

@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// (slots, columns). Copies share memory until one of them writes.
+/// Rows (slots, columns). Copies share memory until one of them writes.
 class stored_activations : public typed_rows<> {
  public:
   using typed_rows::typed_rows;

@@ -21,7 +21,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// Runs tasks in the order in which they are given. Tasks must not throw.
+/// Starts tasks in the order in which they are given. Tasks must not throw.
 class task_queue {
  public:
   /// Adds a task for the threads in `work`. If many tasks wait already, the caller runs the first of them.

@@ -26,13 +26,13 @@ struct attention_task {
   global<const void* const> blocks;
   unsigned rows, heads, kv_heads, head_dim, pitch;
   float scale, soft_cap;
-  unsigned split;       // the active tokens of a split; there are gridDim.z splits
-  global<float> parts;  // if several, the splits' results (splits, rows, heads, 2 + head_dim): largest score, sum, weighted values
+  unsigned split;       // the number of active tokens in a split; there are gridDim.z splits
+  global<float> parts;  // with several splits: their results (splits, rows, heads, 2 + head_dim): largest score, sum, weighted values
 
   __device__ __forceinline__ unsigned group() const { return heads / kv_heads; }
   __device__ __forceinline__ unsigned queries() const { return rows * group(); }  // the queries of one key/value head
 
-  /// Returns the first column of a query in q and in out. The query is one of this key/value head's.
+  /// Returns the first column, in q and in out, of query `query` of this key/value head.
   __device__ __forceinline__ std::size_t column_of(unsigned kv_head, unsigned query) const {
     return static_cast<std::size_t>(kv_head * group() + query % group()) * head_dim;
   }
@@ -148,7 +148,7 @@ __device__ __forceinline__ void load_floats(shared<const std::uint16_t> from, fl
 /// one key of a tile. While it sums values, each lane has some dimensions of the values. With few rows, a block has one warp, and keys are
 /// split among blocks. Otherwise a block has four warps, which share a tile of keys. Shared memory holds keys and values in their stored
 /// type. The budgets are named by dimensions and warps, and are for a multiprocessor of compute capability 8.0 (see elementwise.cuh). Their
-/// shared memory is for keys and values in float; bf16 takes half for these.
+/// shared memory is that of a kernel with keys and values in float. In bf16, keys and values take half as much.
 /// budget attend_exact<32, 1>: 168 registers, 10560 bytes of shared memory, 12 blocks of 32 threads
 /// budget attend_exact<64, 1>: 168 registers, 19264 bytes of shared memory, 8 blocks of 32 threads
 /// budget attend_exact<128, 1>: 168 registers, 36672 bytes of shared memory, 4 blocks of 32 threads
@@ -160,7 +160,7 @@ __device__ __forceinline__ void load_floats(shared<const std::uint16_t> from, fl
 template <class Stored, unsigned D, unsigned Warps>
 struct exact_attention {
   static constexpr unsigned threads = Warps * warp_lanes, queries = 4 * Warps, keys = warp_lanes;
-  static constexpr unsigned blocks = Warps == 1 ? 12 : D <= 64 ? 5 : D <= 128 ? 3 : 1;  // that the registers leave room for
+  static constexpr unsigned blocks = Warps == 1 ? 12 : D <= 64 ? 5 : D <= 128 ? 3 : 1;  // as many as the registers leave room for
   // The distances between rows in shared memory, in numbers. With these, lanes that read 16 bytes of different rows use different banks.
   static constexpr unsigned pitch = D + 16 / sizeof(Stored), query_pitch = D + 4;
   static constexpr std::size_t address_bytes = keys * sizeof(void*);
@@ -299,7 +299,7 @@ template <unsigned D, unsigned Queries>
 struct tensor_attention {
   static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = Queries, keys = D <= 128 ? 64 : 32;
   static constexpr unsigned of_warp = queries / warps;
-  static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // that the registers leave room for
+  static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // as many as the registers leave room for
   static constexpr unsigned pitch = D + 8;  // from row to row in shared memory: the eight rows of a matrix are in different banks
   static constexpr std::size_t address_bytes = 2 * keys * sizeof(void*);
   static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
@@ -374,7 +374,8 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   const unsigned begin = seen_by(first).x, end = seen_by(first + tile::queries - 1).y;
   const uint2 of_first = seen_by(own), of_last = seen_by(own + tile::of_warp - 1);  // this warp's first and last query
 
-  // The key addresses of two tiles. Each thread finds those of one token a tile. A token after the last one gets the last one's address.
+  // `found` has the key addresses of two tiles. A thread finds the address of one token in each tile. A token after the last one gets the
+  // address of the last one.
   const auto address = [&](unsigned token) { return t.key<std::uint16_t>(kv_head, min(token, end - 1)); };
   const bool finds = threadIdx.x < tile::keys;
   if (finds) {
@@ -545,8 +546,8 @@ __global__ void join_splits(Task t, unsigned splits) {
 
 /// Computes the scores of the rows from first_row on with all `active` tokens: out (rows - first_row, heads, active). A token that a row
 /// does not see gets no_score. Each thread has one key, and goes through the heads that share it. Grid (tiles of keys, kv_heads, rows -
-/// first_row). Shared memory holds the queries of the heads that share a key: (group, pitch) floats. The budget is for 4 queries of 256
-/// numbers; with more, fewer blocks fit.
+/// first_row). Shared memory holds the queries of the heads that share a key: (group, pitch) floats. The budget is for a group of 4 queries
+/// of 256 numbers. With a larger group, fewer blocks fit.
 /// budget probe_scores: 64 registers, 4096 bytes of shared memory, 8 blocks of 128 threads
 template <class Stored>
 __global__ void probe_scores(attention_task t, unsigned first_row, unsigned active, global<float> out) {

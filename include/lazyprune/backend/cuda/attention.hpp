@@ -61,7 +61,7 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 16;     // so few rows give too few tiles of queries to fill a device, so keys are split
+  static constexpr std::size_t few_rows = 16;     // up to this many rows have too few tiles of queries to fill a device, so keys are split
   static constexpr std::size_t least_split = 64;  // keys of a split, at least
   // With this many tiles of 128 queries or more, wide tiles are faster than tiles of 64 queries. Fewer wide tiles do not fill a device.
   static constexpr std::size_t wide_tiles = 192;
@@ -117,7 +117,8 @@ class attention_layer {
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
-  // For few rows: how many active tokens a split has, how many splits there are, and how many floats their results take.
+  // For steps with few rows, these functions return how many active tokens a split has, how many splits there are, and how many floats
+  // their results take.
   static std::size_t split_of(std::size_t active) { return std::max<std::size_t>(least_split, (active + most_splits - 1) / most_splits); }
   static std::size_t splits_of(std::size_t active) { return (active + split_of(active) - 1) / split_of(active); }
   static std::size_t part_floats(std::size_t splits, std::size_t rows, std::size_t heads, std::size_t head_dim) {

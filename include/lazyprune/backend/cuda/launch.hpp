@@ -18,8 +18,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-inline constexpr std::size_t shared_without_asking = 48 * 1024;  // bytes a block that every kernel may have
-inline constexpr std::size_t little_shared = 4 * 1024;           // bytes a block; any carveout has room for enough blocks of this size
+inline constexpr std::size_t shared_without_asking = 48 * 1024;  // bytes that a block of any kernel may have without asking
+inline constexpr std::size_t little_shared = 4 * 1024;           // bytes of a block; any carveout has room for enough blocks of this size
 
 /// Lets each block of the kernel have this many bytes of shared memory. Also asks for the largest carveout (the part of the L1 cache that
 /// is shared memory), so that as many blocks as possible fit on a multiprocessor. The driver's own choice may have room for only one block.

@@ -57,8 +57,8 @@ class lists {
   using list_bytes = std::string_view;
   static constexpr std::size_t alignment = 16, least = std::size_t{1} << 20;
 
-  /// Hashes a list's size, its first 64 bytes and its last 64 bytes. So a look-up reads a long list in full only once: when it compares it
-  /// with a known list.
+  /// Hashes a list's size, its first 64 bytes and its last 64 bytes. So a long list is read in full only once in a look-up: when the list
+  /// is compared with a known list.
   struct hash {
     std::size_t operator()(list_bytes list) const {
       const std::size_t end = std::min<std::size_t>(list.size(), 64);

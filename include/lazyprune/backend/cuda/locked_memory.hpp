@@ -43,8 +43,8 @@ class locked_memory {
   std::size_t size_ = 0;
 };
 
-/// Copies numbers from the device to host memory that is not page-locked. Small copies go through a page-locked buffer, which takes a few
-/// microseconds. The driver alone takes tens of microseconds for them. Large copies are left to the driver, which splits them itself.
+/// Copies numbers from the device to host memory that is not page-locked. Small copies go through a page-locked buffer. Such a copy takes a
+/// few microseconds, where the driver alone would take tens of microseconds. Large copies are left to the driver, which splits them itself.
 class read_back {
  public:
   static constexpr std::size_t room_bytes = std::size_t{4} << 20;

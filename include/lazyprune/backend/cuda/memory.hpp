@@ -30,8 +30,8 @@ struct stream_of_device {
 };
 
 /// The device of this process, and the stream of all its backend objects (contexts). The device is the current device of the thread that
-/// calls this function first. Sequences of different contexts may share memory; one stream orders all their work without events. Freed
-/// memory stays in the driver's pool, so that it can be allocated again without a system call.
+/// calls this function first. Sequences of different contexts may share memory. Because there is only one stream, all their work is in
+/// order without events. Freed memory stays in the driver's pool, so that it can be allocated again without a system call.
 inline const stream_of_device& the_stream() {
   static const stream_of_device one = [] {
     stream_of_device made{nullptr, current_device()};
@@ -58,7 +58,7 @@ inline void check_device() {
 /// Waits until all queued work is done.
 inline void synchronize() { check(cudaStreamSynchronize(stream()), "the device's work"); }
 
-/// What memory is used for. Error messages name it.
+/// The purpose of memory. Error messages name it.
 enum class purpose : std::uint8_t { weights, activations, keys_and_values, aux_cache, scratch };
 
 constexpr std::string_view name_of(purpose p) {
@@ -66,9 +66,9 @@ constexpr std::string_view name_of(purpose p) {
   return names[static_cast<std::size_t>(p)];
 }
 
-/// Uninitialised device memory for `size` numbers. The stream orders its allocation and its release, so work that was queued before this
-/// object's destruction may still use the memory. If there is too little memory, throws an `error` (no_memory) that names the purpose and
-/// the bytes.
+/// Uninitialised device memory for `size` numbers. The stream orders the allocation and the release of the memory, so work that was queued
+/// before this object's destruction may still use it. If there is too little memory, throws an `error` (no_memory) that names the purpose
+/// and the bytes.
 template <class T, purpose Purpose>
 class array {
  public:

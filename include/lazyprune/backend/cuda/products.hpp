@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products with weights, by cuBLASLt. cuBLASLt is column-major, so it reads a row-major matrix as its transpose. We therefore compute out =
-// x w^T as out^T = (w^T)^T x^T. The weight is the left operand. The weights of one output are adjacent in memory, as tensor cores want
-// them.
+// x w^T as out^T = (w^T)^T x^T, where cuBLASLt sees w^T and x^T in memory. The weight is the left operand. The weights of one output are
+// adjacent in memory, as tensor cores want them.
 #pragma once
 
 #include <cublasLt.h>

@@ -21,7 +21,7 @@ namespace device {
 
 class weight_upload {
  public:
-  /// `threads` is the number of threads that pack rows; 0 stands for usable_processors().
+  /// `threads` is the number of threads that pack rows. 0 means usable_processors().
   explicit weight_upload(int threads = 0)
       : threads_(threads > 0 ? static_cast<std::size_t>(threads) : static_cast<std::size_t>(usable_processors())) {}
 

@@ -37,7 +37,7 @@ class host_backend {
     return rope_table(frequencies, scale, positions);
   }
 
-  void reserve(const operation_sizes&) const {}  // scratch grows when it is needed
+  void reserve(const operation_sizes&) const {}  // scratch memory grows when an operation needs more
   void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots); }
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots); }
   void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots); }

@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows of `columns` numbers, one row for each slot. Memory grows in blocks, and rows never move. A block is freed with its last slot in
-/// use, unless `hold` keeps it.
+/// Rows of `columns` numbers, one row for each slot. Memory grows in blocks, and rows never move. A block is freed when the last of its
+/// slots in use is released, unless `hold` keeps it.
 template <class T, class Memory = aligned_array<T>>
 class slot_blocks {
  public:
@@ -64,7 +64,7 @@ class slot_blocks {
     }
   }
 
-  /// Calls visit(keep), which calls keep(slot) once for each slot that stays. These slots must be in use. Frees all others.
+  /// Calls visit(keep). `visit` must call keep(slot) once for each slot that stays. These slots must be in use. All others are freed.
   template <class Visit>
   void retain(Visit&& visit) noexcept {
     size_ = 0;

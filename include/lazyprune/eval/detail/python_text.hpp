@@ -36,7 +36,7 @@ inline std::u32string lower(std::u32string_view text) {
   return out;
 }
 
-/// Returns the maximal runs of characters for which `belongs` is true, as views into the text.
+/// Returns the longest possible stretches of characters for which `belongs` is true, as views into the text.
 template <class Belongs>
 std::vector<std::u32string_view> stretches(std::u32string_view text, Belongs belongs) {
   std::vector<std::u32string_view> out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LongBench's code_sim_score: how similar is the first line of code in a prediction to the right line? It is fuzz.ratio of the Python
-// package `fuzzywuzzy`, as LongBench's requirements install it. Without python-Levenshtein, the package compares by difflib's
+// LongBench's code_sim_score: how similar is the first line of code in a prediction to the right line? The score is fuzz.ratio of the
+// Python package `fuzzywuzzy`. LongBench's requirements install this package without python-Levenshtein. It then compares by difflib's
 // SequenceMatcher, whose ratio is computed below. With python-Levenshtein it uses another distance, and the scores differ.
 #pragma once
 
@@ -25,7 +25,7 @@ class sequence_matcher {
  public:
   sequence_matcher(std::u32string_view a, std::u32string_view b) : a_(a), b_(b) {
     for (std::size_t j = 0; j < b.size(); ++j) places_[b[j]].push_back(j);
-    // In a long text, a character that makes up more than 1 % begins no block.
+    // As in difflib, a character that makes up more than about 1 % of a long `b` can only extend a block of other characters.
     if (b.size() >= 200) std::erase_if(places_, [&](const auto& entry) { return entry.second.size() > b.size() / 100 + 1; });
   }
 
@@ -57,7 +57,7 @@ class sequence_matcher {
   /// Returns the longest block. Among equally long blocks, the first in a wins, then the first in b.
   block longest(const range& r) const {
     block best{r.a_begin, r.b_begin, 0};
-    std::unordered_map<std::size_t, std::size_t> lengths, next;  // of blocks that end at a[i - 1] and b[j]
+    std::unordered_map<std::size_t, std::size_t> lengths, next;  // by j: of blocks that end at a[i - 1] (next: a[i]) and b[j]
     for (std::size_t i = r.a_begin; i < r.a_end; ++i) {
       next.clear();
       if (const auto places = places_.find(a_[i]); places != places_.end())
@@ -80,10 +80,10 @@ class sequence_matcher {
   }
 
   std::u32string_view a_, b_;
-  std::unordered_map<char32_t, std::vector<std::size_t>> places_;  // in b, ascending
+  std::unordered_map<char32_t, std::vector<std::size_t>> places_;  // where each character is in b, ascending
 };
 
-/// fuzz.ratio: a whole number from 0 to 100; a half is rounded to the even number.
+/// fuzz.ratio: a whole number from 0 to 100. A number halfway between two whole numbers is rounded to the even one.
 inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
   if (a == b) return 100.0;
   if (a.empty() || b.empty()) return 0.0;
@@ -92,8 +92,8 @@ inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
 
 }  // namespace detail
 
-/// Returns a score from 0 to 1, in hundredths. It compares the answer with the first line of the prediction that has no `, # or //. If
-/// there is no such line, it compares the answer with an empty line.
+/// Returns a score from 0 to 1, in whole hundredths. It compares the answer with the first line of the prediction that has no `, # or //.
+/// If there is no such line, it compares the answer with an empty line.
 inline double code_similarity(std::string_view prediction, std::string_view answer) {
   std::string_view rest = prediction.substr(std::min(prediction.find_first_not_of('\n'), prediction.size()));
   std::string_view line;

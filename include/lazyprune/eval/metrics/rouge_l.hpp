@@ -30,7 +30,7 @@ class sentence_reader {
     for (const std::u32string_view piece : stretches(text, [](char32_t c) { return c != U'.'; })) {
       sentence words;
       for (const std::u32string_view word : words_of(piece)) words.push_back(number_of(word));
-      if (words.empty()) words.push_back(number_of({}));  // only spaces: one word, the empty one
+      if (words.empty()) words.push_back(number_of({}));  // only spaces: they count as one empty word
       out.push_back(std::move(words));
     }
     return out;
@@ -43,8 +43,8 @@ class sentence_reader {
   std::unordered_map<std::u32string, std::uint32_t> numbers_;
 };
 
-/// Adds the words of a longest common subsequence to the set. If there are several, the choice decides which words are added. The search
-/// goes back from the end of both texts, and prefers a step in `b` to a step in `a`.
+/// Adds the words of a longest common subsequence to the set. If there are several such subsequences, the choice between them decides which
+/// words are added. The search goes back from the end of both texts, and prefers a step in `b` to a step in `a`.
 inline void add_common_subsequence(const sentence& a, const sentence& b, std::unordered_set<std::uint32_t>& to) {
   const std::size_t width = b.size();
   std::vector<std::uint32_t> above(width + 1, 0), row(width + 1, 0);  // lengths for the first i words of a and the first j of b
@@ -89,7 +89,7 @@ inline double rouge_l(std::u32string_view prediction, std::u32string_view answer
 
 /// LongBench's rouge_score, from 0 to 1 (a little below 1 for equal texts). It takes one bit of memory for each pair of words of two
 /// sentences. The package recurses over the words of two sentences. So LongBench returns 0 if they have more words than Python's recursion
-/// limit (1,000).
+/// limit (1,000). This function has no such limit.
 inline double rouge_l(std::string_view prediction, std::string_view answer) {
   return detail::rouge_l(characters_of(prediction), characters_of(answer));
 }

@@ -30,7 +30,7 @@ class gguf_keys {
   /// Returns the full key: "llama.block_count" for "block_count".
   std::string key(std::string_view name) const { return std::string(architecture_).append(".").append(name); }
 
-  /// Returns the value of a key, or nullopt. An array of one number per layer is read as one number if all of them are equal.
+  /// Returns the value of a key, or nullopt. An array with a number for each layer is read as one number if all its numbers are equal.
   std::optional<gguf_value> find(std::string_view name) const {
     const auto value = file().find(key(name));
     return value ? std::optional(of_all_layers(*value)) : std::nullopt;

@@ -117,8 +117,8 @@ class rope_reader {
   }
 
  private:
-  /// Refuses keys of other kinds in an object that names no kind. Such an object has the kind "default", so these keys have no clear
-  /// meaning.
+  /// Refuses keys that belong to a kind of scaling, in an object that names no kind. Such an object has the kind "default", so these keys
+  /// have no clear meaning.
   static void refuse_stretching(const json_value& scaling) {
     scaling.each_member([&](const std::string& key, const json_value& value) {
       if (key != "rope_theta" && key != "partial_rotary_factor" && key != "original_max_position_embeddings" && !value.is_null())
@@ -265,7 +265,7 @@ inline void read_rope(const json_value& config, model_config& c, std::optional<s
     c.max_positions = std::max(c.max_positions, static_cast<std::size_t>(static_cast<double>(c.rope.original_positions) * c.rope.factor));
 }
 
-/// Reads how many numbers of each head RoPE rotates. They are the first ones.
+/// Reads how many numbers of each head RoPE rotates. These numbers are the first of each head.
 inline void read_partial_rotation(const json_value& factor, model_config& c) {
   const double part = factor.number();
   const auto rotary = part > 0 && part <= 1 ? static_cast<std::size_t>(static_cast<double>(c.head_dim) * part) : 0;

@@ -41,7 +41,7 @@ class erased_part {
     if (policy_) type_->destroy(policy_);
   }
 
-  /// The part inside; null if it has another type.
+  /// The part inside, or null if the part has another type.
   template <class Policy>
   const Policy* target() const noexcept {
     return type_->tag == &tag_of_type<Policy> ? static_cast<const Policy*>(policy_) : nullptr;

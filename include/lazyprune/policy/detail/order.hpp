@@ -52,7 +52,7 @@ std::size_t best_groups(std::size_t n, std::size_t keep, std::span<std::uint32_t
   }
   const cut cut = cut_at(keys, std::min(keep, n));
 
-  auto equal = static_cast<std::size_t>(std::ranges::count(keys, cut.key));  // tokens with the key of the cut, from `begin` on
+  auto equal = static_cast<std::size_t>(std::ranges::count(keys, cut.key));  // tokens from `begin` on that have the cut's key
   std::size_t count = 0;
   for (std::size_t begin = 0, end; begin < n; begin = end) {
     end = end_of(begin);

@@ -22,7 +22,7 @@ struct adaptive {
   fraction mass = 0.9;
   fraction least = 0.1;
 
-  /// scores (active)
+  /// The shape of `scores` is (active).
   std::size_t keep(const layer_context& context, std::span<const float> scores) const {
     if (context.done < from || (context.done - from) % every != 0) return everything;
     return std::max(detail::fewest_holding(scores, mass, 0.0), share_of(least, context.active));

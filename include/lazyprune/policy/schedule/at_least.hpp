@@ -10,7 +10,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// `at_least{stages{{9, 0.5}}, 512}` keeps everything until 512 tokens are known, pruned ones included. From then on the inner schedule
-/// decides. Sees the scores if the inner schedule does.
+/// decides. It sees the scores if the inner schedule does.
 template <class Schedule>
 struct at_least {
   static_assert(any_kind_of_schedule<Schedule>,
@@ -26,7 +26,7 @@ struct at_least {
     return context.known < tokens ? everything : schedule.keep(context);
   }
 
-  /// scores (active)
+  /// The shape of `scores` is (active).
   std::size_t keep(const layer_context& context, std::span<const float> scores) const requires adaptive_schedule<Schedule> {
     return context.known < tokens ? everything : schedule.keep(context, scores);
   }

@@ -28,7 +28,7 @@ class budget {
  public:
   static constexpr std::string_view name = "budget";
 
-  /// Keeps everything.
+  /// A budget without a target keeps everything.
   budget() = default;
 
   /// Throws `error` unless exactly one of `tokens` and `cost` is given.

@@ -9,7 +9,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. It sees the scores if either schedule does.
+/// For example `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. It sees the scores if at least one of the two schedules does.
 template <class Prefill, class Decode>
 struct by_phase {
   static_assert(any_kind_of_schedule<Prefill> && any_kind_of_schedule<Decode>,
@@ -25,7 +25,7 @@ struct by_phase {
     return context.step == phase::prefill ? prefill.keep(context) : decode.keep(context);
   }
 
-  /// scores (active)
+  /// The shape of `scores` is (active).
   std::size_t keep(const layer_context& context, std::span<const float> scores) const
       requires(adaptive_schedule<Prefill> || adaptive_schedule<Decode>) {
     return context.step == phase::prefill ? ask(prefill, context, scores) : ask(decode, context, scores);

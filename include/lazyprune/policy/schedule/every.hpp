@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// After every `n` layers, keeps `share` of the tokens active then. Never prunes before the first layer.
+/// After every `n` layers, keeps `share` of the active tokens. Never prunes before the first layer.
 struct every {
   static constexpr std::string_view name = "every";
   positive n = 1;

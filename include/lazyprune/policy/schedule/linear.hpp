@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps all tokens while at most `from` layers are done. After that it keeps a share s of the sequence. The share falls in equal steps,
+/// Keeps all tokens while at most `from` layers are done. After that it keeps a part s of the sequence. The number s falls in equal steps,
 /// from 1 after `from` layers to `share` after all layers but the last. The number of kept tokens is ceil(s * known - 1e-9), but at most
 /// the number of active tokens. `known` counts pruned tokens too. Never prunes if `from` >= layers - 1.
 struct linear {

@@ -9,7 +9,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// `prompt_only{stages{{9, 0.5}}}`. Sees the scores if the inner schedule does.
+/// For example `prompt_only{stages{{9, 0.5}}}`. It sees the scores if the inner schedule does.
 template <class Schedule>
 struct prompt_only {
   static_assert(any_kind_of_schedule<Schedule>,
@@ -24,7 +24,7 @@ struct prompt_only {
     return context.step == phase::prefill ? prefill.keep(context) : everything;
   }
 
-  /// scores (active)
+  /// The shape of `scores` is (active).
   std::size_t keep(const layer_context& context, std::span<const float> scores) const requires adaptive_schedule<Schedule> {
     return context.step == phase::prefill ? prefill.keep(context, scores) : everything;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The paper's schedule (section 3.2, Figure 4): prunes after a few layers, each time to a share of the tokens still active.
+// The paper's schedule (section 3.2, Figure 4): prunes at a few points between the layers, each time to a share of the active tokens.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct stage {
-  layer_id after;  // prunes when this many layers are done; 0: before the first layer
+  layer_id after;  // the number of layers that are done when it prunes; 0: before the first layer
   fraction share;  // the share of the active tokens that goes on
   friend bool operator==(const stage&, const stage&) = default;
 };

@@ -15,9 +15,10 @@ inline namespace v0 {
 enum class layer_reduction : std::uint8_t { sum, max };
 enum class memory_span : std::uint8_t { sequence, step };
 
-/// The score is the query token's attention, averaged over its heads. Its sum or maximum is taken over the done layers at which the token
-/// was active. `since` says whether this starts with the sequence or with the step. CLAA starts with the step. H2O sums over all queries.
-/// Here only the query token of each step counts. Memory (known): the sum or maximum for each position.
+/// Each layer at which a token is active gives it a number: the query token's attention to it, averaged over the heads. The score is the
+/// sum or maximum of these numbers. `since` says whether they are collected since the start of the sequence or of the step. CLAA starts
+/// with the step. H2O sums over all queries; here only the query token of each step counts. The memory (known) has the sum or maximum of
+/// each position.
 struct accumulated_attention {
   static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;

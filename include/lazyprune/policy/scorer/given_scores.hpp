@@ -35,7 +35,7 @@ class position_scores {
     list_ = std::make_shared<const std::vector<float>>(std::move(scores));
   }
 
-  /// The scores in a text such as "0.25/0.5/0.125"; nullopt if the text has another form.
+  /// The scores in a text such as "0.25/0.5/0.125", or nullopt if the text has another form.
   static std::optional<position_scores> read(std::string_view text) {
     std::vector<float> scores;
     for (const std::string_view piece : split(text, '/')) {

@@ -13,13 +13,14 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// The score is the window_attention of the prompt, summed over the done layers at which the token was active. A step of one token adds
-/// nothing to the sums. It uses the sums of the prompt, so that every such step chooses alike. The prompt's last `window` tokens and the
-/// tokens generated since rank before all others, later ones first. SnapKV chooses for every layer and head separately; here all layers and
-/// heads keep the same tokens.
+/// nothing to the sums. It uses the prompt's sums, so that all such steps choose the same tokens of the prompt. The prompt's last `window`
+/// tokens and the tokens generated since rank before all others, later ones first. SnapKV chooses for every layer and head separately; here
+/// all layers and heads keep the same tokens.
 ///
 /// Use it with schedules that prune only the steps after the prompt, and with selectors that count or compare scores (top_k, blocks,
-/// threshold). The tokens that rank first have the largest float as their score. Beside this score the other tokens hold no mass for top_p
-/// or an adaptive schedule. Memory (known): the sum for each position, +inf for tokens of one-token steps.
+/// threshold). The tokens that rank first have the largest float as their score. They hold almost all of the mass, so top_p and adaptive
+/// schedules would keep no others. The memory (known) has the sum of each position. It has +inf for tokens that were read in one-token
+/// steps.
 struct prompt_window_attention {
   static constexpr std::string_view name = "prompt_window_attention";
   positive window = 32;

@@ -11,8 +11,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Scores are uniform in [0, 1), in steps of 2^-24. A token's score is the top bits of number `position` in the SplitMix64 stream that
-/// starts at `seed` (Steele, Lea, Flood, OOPSLA 2014). It is the same at every layer and step, and on every machine.
+/// Scores are uniform in [0, 1), in steps of 2^-24. Take the SplitMix64 stream that starts at `seed` (Steele, Lea, Flood, OOPSLA 2014). The
+/// score of the token at position p is made from the top 24 bits of the stream's number p, counted from 0. It is the same at every layer
+/// and step, and on every machine.
 struct random_score {
   static constexpr std::string_view name = "random";
   std::uint64_t seed = 0;

@@ -14,7 +14,8 @@ inline namespace v0 {
 
 enum class vector_norm : std::uint8_t { l2, l1 };
 
-/// The score is the mean over the query heads h of a(h, i) * |v(i, the value head of h)|. It is never negative.
+/// The score of token i is the mean over the query heads h of a(h, i) * |v(i, the value head of h)|. Here a is the query token's attention
+/// probability, and v the value. The score is never negative.
 struct value_weighted_attention {
   static constexpr std::string_view name = "value_weighted_attention";
   vector_norm norm = vector_norm::l2;  // the paper takes l1; l2 is the distance by which the value moves the output

@@ -29,7 +29,7 @@ struct store_calls {
 
 }  // namespace detail
 
-/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` Costs one indirect call per layer at which rows are dropped.
+/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` This costs one indirect call per layer at which rows are dropped.
 class any_store : public detail::erased_part<detail::store_calls> {
  public:
   using erased_part::erased_part;

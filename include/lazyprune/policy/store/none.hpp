@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Admits only rows that are about to be read. A session that uses this store alone stores nothing, and has no such rows. A dropped token
+/// Admits only rows that are about to be read. A session with this store never has such rows, because it stores nothing. A dropped token
 /// still takes part in the layers that have its keys and values. With `for_good` it leaves every later plan, so its keys and values can be
 /// freed.
 struct none {

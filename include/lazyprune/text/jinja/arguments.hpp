@@ -23,7 +23,7 @@ namespace jinja {
 struct arguments {
   std::vector<value> positional;
   std::vector<std::pair<std::string, value>> named;
-  std::size_t named_by_user = 0;  // for the last `named_by_user` of `named`, the name is the user's text
+  std::size_t named_by_user = 0;  // the last `named_by_user` entries of `named` have names that the user wrote
 };
 
 /// The values of the parameters. The arguments must outlive this object.

@@ -48,7 +48,7 @@ inline value text_filter(const value& v, const arguments& given, std::string_vie
   if (name == "capitalize") return capitalized(*text, work);
   if (name == "string") return text;
   if (name == "escape" || name == "e") return text->safe ? value(text) : value(escaped(*text, work));
-  tagged_text marked = *text;  // safe
+  tagged_text marked = *text;  // for the filter `safe`
   work.write(marked.size());
   marked.safe = true;
   return marked;

@@ -31,8 +31,8 @@ struct layout {
   tagged_text fill{" ", false};  // one character
   char align = '\0';             // < > ^, or = to pad between sign and digits; '\0': strings at the left, numbers at the right
   char sign = '\0';              // + or space: stands before numbers that are not negative
-  bool alternate = false;        // #
-  char grouping = '\0';          // , or _ between groups of digits
+  bool alternate = false;        // whether the flag # is given
+  char grouping = '\0';          // , or _: stands between groups of digits
   std::size_t width = 0;         // the least number of characters
   std::optional<std::size_t> precision{};
   char type = '\0';
@@ -78,7 +78,7 @@ inline tagged_text laid_out(number_parts number, const layout& how, budget& work
   if (how.grouping != '\0') {
     const std::size_t size = std::string_view("xXob").find(how.type) == std::string_view::npos ? 3 : 4;
     std::size_t count = number.digits.size();
-    if (how.align == '=' && how.fill.bytes() == "0")  // zeros are grouped too
+    if (how.align == '=' && how.fill.bytes() == "0")  // the padding zeros are grouped, too
       while (count + (std::max<std::size_t>(count, 1) - 1) / size < inside) ++count;
     number.digits.insert(0, count - number.digits.size(), '0');
     number.digits = grouped(number.digits, how.grouping, size);
@@ -255,7 +255,7 @@ inline tagged_text directed(const value& v, layout how, bool safe, budget& work)
 }
 
 inline constexpr std::int64_t widest = 1 << 30;
-inline constexpr char zero_padded = '0';  // the alignment of a field with 0 before its width: = for numbers, left for strings
+inline constexpr char zero_padded = '0';  // the width begins with 0: numbers are aligned as by =, strings at the left
 
 }  // namespace detail
 
@@ -436,7 +436,7 @@ struct field_values {
   const std::vector<std::pair<std::string, value>>* named;
   const dict* members;  // the argument of format_map, else null
   std::size_t used = 0;
-  bool counts = false, numbers = false;  // whether a field had no name; whether a field had a number
+  bool counts = false, numbers = false;  // counts: some field had no name; numbers: some field had a number
 
   value of(std::string_view name, budget& work) {
     std::size_t number = 0;

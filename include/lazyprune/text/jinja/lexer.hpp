@@ -29,7 +29,7 @@ enum class token_kind : std::uint8_t { text, begin_output, end_output, begin_blo
 struct token {
   token_kind kind;
   position at;
-  std::string text;  // the escapes of a string are resolved
+  std::string text;  // in a string, escapes are already replaced by their characters
 };
 
 /// `name` is the file name in errors. run() throws `error` if the source has something that is not a token.
@@ -71,7 +71,7 @@ class lexer {
     throw error(name_, place(where(at)), expected, found);
   }
 
-  /// Returns the line and column of a byte. Calls with ascending `at` walk through the source once in total.
+  /// Returns the line and column of a byte. If `at` ascends from call to call, all calls together read the source once.
   position where(std::size_t at) {
     if (at < walked_) {
       walked_ = 0;
@@ -104,7 +104,8 @@ class lexer {
     tokens_.push_back({kind, where(begin), source_.substr(begin, end - begin)});
   }
 
-  /// Adds the text before a tag, without the white space that the tag's sign (- or +) or lstrip_blocks removes.
+  /// Adds the text before a tag. If the tag's sign is -, leaves out the white space at the text's end. Otherwise lstrip_blocks leaves out
+  /// the tag's indentation, unless the sign is + or the tag is an output.
   void put_text_before(std::size_t tag, char sign, bool is_output) {
     std::string_view text = std::string_view(source_).substr(at_, tag - at_);
     if (sign == '-') {

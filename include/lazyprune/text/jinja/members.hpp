@@ -26,7 +26,7 @@ namespace jinja {
 struct loop_state {
   std::vector<value> items;
   std::size_t index = 0;
-  mutable std::optional<std::vector<value>> seen;  // the last arguments of changed()
+  mutable std::optional<std::vector<value>> seen;  // the arguments of the last call of changed()
 };
 
 namespace detail {
@@ -112,7 +112,7 @@ inline value item_of(const value& object, const value& key, budget& work) {
 }
 
 /// The argument `attribute` of filters: names or numbers with points between them. `none` stands for the value itself. If an
-/// object does not have a name or number, the preset takes the place of the missing value.
+/// object has no member of that name or number, the preset takes the place of the missing value.
 class attribute_path {
  public:
   explicit attribute_path(const value& attribute, value preset = {}) : preset_(std::move(preset)) {

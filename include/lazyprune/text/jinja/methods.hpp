@@ -161,7 +161,7 @@ inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t m
     inside = !space;
     if (inside) words.back().second = at;
   }
-  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the rest is one piece, with the white space at its far end
+  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the rest becomes one piece and keeps its outer white space
     const auto splits = static_cast<std::ptrdiff_t>(most);
     if (from_right) {
       words.erase(words.begin(), words.end() - splits - 1);
@@ -235,7 +235,7 @@ inline value partition(std::string_view name, method_text text, const arguments&
   return make_sequence(sequence_kind::tuple, std::move(items), work);
 }
 
-/// startswith and endswith. The argument is a string or a tuple of strings, any of which may match.
+/// Implements startswith and endswith. The argument is a string or a tuple of strings, any of which may match.
 inline value has_affix(std::string_view name, method_text text, const arguments& given, budget& work) {
   const bound_arguments a(name, given, {"prefix"}, 1);
   const auto fits = [&](const value& affix) {
@@ -257,7 +257,7 @@ inline value without_affix(std::string_view name, method_text text, const argume
   return text;
 }
 
-/// find, rfind, index, rindex and count. Places are counted in characters.
+/// Implements find, rfind, index, rindex and count. Places are counted in characters.
 inline value look_for(std::string_view name, method_text text, const arguments& given, budget& work) {
   const bound_arguments a(name, given, {"sub", "start", "end"}, 1);
   const std::size_t length = count_characters(text.bytes());
@@ -305,7 +305,7 @@ inline value join_texts(method_text separator, const value& several, budget& wor
   return out;
 }
 
-/// center, ljust, rjust and zfill.
+/// Implements center, ljust, rjust and zfill.
 inline value padded(std::string_view name, method_text text, const arguments& given, budget& work) {
   const bool zeros = name == "zfill";
   const bound_arguments a(name, given, {"width", "fillchar"}, 1);
@@ -324,7 +324,7 @@ inline value padded(std::string_view name, method_text text, const arguments& gi
   return out;
 }
 
-/// isalpha and similar methods. Returns whether the text is not empty and all its characters belong to the class.
+/// Implements isalpha and similar methods. Returns whether the text is not empty and all its characters belong to the class.
 inline value is_class(std::string_view name, method_text text, budget& work) {
   work.read(text.size());
   bool any = false;

@@ -166,7 +166,7 @@ class parser {
         into.emplace_back(at, continue_loop{});
       return;
     }
-    if (skip_name("generation")) {  // marks the model's own words; the body is rendered in its own scope
+    if (skip_name("generation")) {  // the block marks the model's own words; its body is rendered in its own scope
       expect_end_of_block();
       with_block marked;
       marked.body = parse_body("endgeneration");
@@ -362,7 +362,7 @@ class parser {
     const std::optional<error> before = unknown_;
     expression_ptr e = parse_or();
     while (skip_name("if")) {
-      deepen();  // each link lies around those before it
+      deepen();  // each `if` nests the expression one level deeper
       expression_ptr condition = parse_or();
       expression_ptr otherwise = skip_name("else") ? parse_expression() : nullptr;
       e = make(at, conditional{std::move(condition), std::move(e), std::move(otherwise)});
@@ -379,7 +379,7 @@ class parser {
     expression_ptr left = operand();
     while (expression_ptr longer = link(left)) {
       left = std::move(longer);
-      deepen();  // each link lies around those before it
+      deepen();  // each operator nests the expression one level deeper
     }
     levels_ = outside;
     return left;

@@ -113,7 +113,7 @@ struct assignment_target {
 
 struct parameter {
   std::string name;
-  expression_ptr preset;  // the default value, or null if there is none: then it is undefined
+  expression_ptr preset;  // the default value; if it is null, a missing argument is undefined
 };
 
 struct plain_text {

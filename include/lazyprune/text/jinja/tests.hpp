@@ -33,7 +33,7 @@ inline bool compare_test(const value& v, const arguments& given, std::string_vie
   if (name == "lt" || name == "lessthan" || name == "<") return less(v, a[0], work);
   if (name == "gt" || name == "greaterthan" || name == ">") return less(a[0], v, work);
   if (name == "le" || name == "<=") return less(v, a[0], work) || equal(v, a[0], work);
-  return less(a[0], v, work) || equal(v, a[0], work);  // ge, >=
+  return less(a[0], v, work) || equal(v, a[0], work);  // for ge and >=
 }
 
 /// The tests for the kind of a value.
@@ -54,7 +54,7 @@ inline bool kind_test(const value& v, const arguments& given, std::string_view n
   if (name == "iterable") return s || v.text() || v.dict() || v.is_undefined() || v.is(kind::loop);
   if (name == "sequence") return (s && s->kind <= sequence_kind::range) || v.text() || v.dict() || v.is_undefined();
   const auto* turn = v.get_if<turns*>();
-  return v.kind() >= kind::macro || v.is_undefined() || (turn && (*turn)->joins);  // callable
+  return v.kind() >= kind::macro || v.is_undefined() || (turn && (*turn)->joins);  // for callable
 }
 
 inline bool parity_test(const value& v, const arguments& given, std::string_view name, budget& work) {

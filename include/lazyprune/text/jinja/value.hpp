@@ -103,7 +103,7 @@ class value {
     const auto* found = get_if<std::shared_ptr<const jinja::dict>>();
     return found ? found->get() : nullptr;
   }
-  /// Returns the value as a whole number, with true as 1 and false as 0. Returns null if the value is neither.
+  /// Returns a whole number as it is, true as 1 and false as 0. Returns null for all other values.
   const std::int64_t* integer() const {
     static constexpr std::int64_t of_boolean[] = {0, 1};
     if (const bool* b = get_if<bool>()) return &of_boolean[*b ? 1 : 0];
@@ -257,8 +257,8 @@ struct name_space {
   std::unordered_map<std::string, value> members;
 };
 
-/// The result of `joiner` or `cycler`: items that come in turn. After the last item, a cycler begins again and a joiner stays. A template
-/// calls a joiner like a function, and calls the method `next` of a cycler.
+/// The result of `joiner` or `cycler`: items that come in turn. After the last item, a cycler begins again, and a joiner repeats the last
+/// item. A template calls a joiner like a function, and calls the method `next` of a cycler.
 struct turns {
   std::vector<value> items;
   std::size_t at = 0;

@@ -31,7 +31,7 @@ struct added_token {
   bool single_word = false;  // matches only if no word character stands beside it
   bool lstrip = false;       // swallows the white space before it
   bool rstrip = false;       // swallows the white space after it
-  bool normalized = false;   // its normalized text is searched for in the normalized text
+  bool normalized = false;   // the search looks for its normalized text in the normalized text
   bool special = false;
 };
 
@@ -169,8 +169,8 @@ inline added_token added_token_of(const json_value& json) {
   return one;
 }
 
-/// Returns the list `added_tokens` of a tokenizer.json, with the ids of the file. Throws `error` as added_token_of does, and if
-/// there are too many tokens or an id is too large.
+/// Returns the list `added_tokens` of a tokenizer.json, with the ids of the file. Throws `error` for the reasons of
+/// added_token_of, and also if there are too many tokens or an id is too large.
 inline std::vector<added_token> added_tokens_of(const json_value& list) {
   std::vector<added_token> all;
   list.each_item([&](const json_value& json) {

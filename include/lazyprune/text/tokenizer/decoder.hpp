@@ -98,7 +98,7 @@ class piece_decoder {
   struct state {
     std::string held;
     std::size_t count = 0;  // pieces so far; for strip: characters removed so far
-    bool open = false;      // strip after fuse: another character has come, so no more are removed
+    bool open = false;      // for strip after fuse: another character has come, so no more are removed
   };
 
   /// Whether an earlier step joins all pieces to one, so that this step receives that piece in fragments.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Translates regular expressions from Oniguruma to PCRE2. tokenizer.json uses Oniguruma, which has Ruby's syntax. The result is for PCRE2's
-// options UTF, UCP and multi-line with LF as newline, and has the same matches. A construct without such a translation is an error that
-// names it.
+// Translates regular expressions from Oniguruma to PCRE2. tokenizer.json uses Oniguruma, which has Ruby's syntax. The result has the same
+// matches if PCRE2 compiles it with the options UTF, UCP and multi-line, and with LF as newline. A construct that cannot be translated is
+// refused by name.
 #pragma once
 
 #include <algorithm>
@@ -79,8 +79,8 @@ class oniguruma_reader {
     atom_ = out_.size();
   }
 
-  /// Writes a character that stands for itself. If case is ignored, refuses two letters in a row that one character folds to. For example,
-  /// (?i)ss also matches the sharp s in Oniguruma, but not in PCRE2.
+  /// Writes a character that stands for itself. If case is ignored, refuses two letters in a row that are the folded case of a single
+  /// character. For example, the sharp s folds to ss, so (?i)ss matches it in Oniguruma, but not in PCRE2.
   void literal(std::string_view character) {
     const char lower =
         character.size() == 1 && character[0] >= 'A' && character[0] <= 'Z' ? static_cast<char>(character[0] + 32) : character[0];

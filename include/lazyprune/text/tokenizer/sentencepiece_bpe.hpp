@@ -134,7 +134,7 @@ class sentencepiece_bpe {
   static constexpr std::string_view space = "\xe2\x96\x81";        // U+2581, written for a space
   static constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr std::size_t most_text = std::size_t{1} << 30;  // bytes; normalized text is at most 3 times as long: indices fit 32 bits
+  static constexpr std::size_t most_text = std::size_t{1} << 30;  // bytes; normalization at most triples them, so 32-bit indices suffice
 
   struct symbol {  // a user-defined piece
     std::string_view text;
@@ -178,8 +178,8 @@ class sentencepiece_bpe {
   }
 
   /// Returns the size in bytes of the first stretch that can be merged by itself. The stretch ends between two characters that are
-  /// neighbours in no piece. No merge crosses such a border. If the model has unused pieces, the stretch is the whole text. An unused piece
-  /// is split again into the two pieces of the last merge that made it. This merge may be anywhere in the text.
+  /// neighbours in no piece. No merge crosses such a border. If the model has unused pieces, the stretch is the whole text,
+  /// because an unused piece is split as in the last merge that made it, and this merge may be anywhere in the text.
   std::size_t stretch_of(std::string_view text) const {
     if (has_unused_) return text.size();
     std::size_t begin = 0, end = utf8_length(text[0]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reads a file of tiktoken ranks. Each line has the bytes of one piece in base64, and its rank, which is its token id. The file has neither
-// the pattern that splits a text into words nor the special tokens. So only a file with known pieces can be used, which is Llama 3's.
+// the pattern that splits a text into words nor the special tokens. So a file can be used only if its pieces are known. The only known ones
+// are those of Llama 3.
 #pragma once
 
 #include <array>
@@ -82,7 +83,8 @@ void each_rank(std::string_view text, std::string_view file, const Found& found)
   }
 }
 
-/// Returns the 256 tokens that Llama 3 adds to its ranks, with the names of Llama 3.1 and later. Llama 3 has the same ids.
+/// Returns the 256 tokens that Llama 3 adds to its ranks, with the names of Llama 3.1 and later. The first Llama 3 has
+/// other names for some of these ids.
 inline std::vector<added_token> llama3_special_tokens(token_id first) {
   constexpr std::array<std::string_view, 12> named = {llama3_begin,
                                                       llama3_end,
@@ -139,7 +141,8 @@ inline token_pipeline parse_tiktoken(std::string_view text, std::string_view fil
   });
   if (count != llama3_ranks || fingerprint != llama3_fingerprint) detail::refuse_ranks(count, file);
   if (!characters)
-    throw error(file, "", "no tiktoken ranks, since this build has no PCRE2 and utf8proc", "those of Llama 3", error_code::unsupported);
+    throw error(file, "", "another kind of tokenizer file, because this build lacks PCRE2 and utf8proc", "tiktoken ranks",
+                error_code::unsupported);
 
   std::vector<std::optional<std::string>> pieces;
   pieces.reserve(count);

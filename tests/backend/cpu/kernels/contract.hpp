@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The contract of every product_kernel, for one tile and every number of rows. Results are compared with the definition. The numbers are
-// exact in bf16, and their sums are exact in float.
+// The contract of every product_kernel, for one tile and every number of rows. Results are compared with the definition. For products, the
+// numbers are exact in bf16, and their sums are exact in float.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
@@ -49,7 +49,8 @@ struct tile_sample {
 
   std::size_t panel_bytes() const { return depth / kernel.line_inputs * line; }
 
-  /// Returns the sums (count, 32) of the rows from `first` on, with the inputs cut at `cut`. `wide`: the weights are widened first.
+  /// Returns the sums (count, 32) of the rows from `first` on, with the inputs cut at `cut`. If `wide` is true, the weights are widened
+  /// first.
   std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut, bool wide = false) const {
     lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element + line);
     std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);
@@ -178,8 +179,8 @@ inline void check_epilogues(const lazyprune::kernels::product_kernel& kernel) {
   }
 }
 
-/// A gate over the whole range of float is x / (1 + e^-exponent(x)): x and 0 at the ends, NaN for NaN. `roundings_of_exponent` is the
-/// relative error of the exponent in u.
+/// Checks that a gate is x / (1 + e^-exponent(x)) over the whole range of float: 0 or x at the ends of the range, and NaN for NaN.
+/// `roundings_of_exponent` is the relative error of the exponent in u.
 template <class Gate, class Exponent>
 void check_gate(const Gate& gate, const Exponent& exponent, double roundings_of_exponent) {
   std::vector<float> gates;
@@ -216,9 +217,9 @@ void check_gate(const Gate& gate, const Exponent& exponent, double roundings_of_
 
 inline void check_kernel(const lazyprune::kernels::product_kernel& kernel) {
   SUBCASE("products") { check_products(kernel); }
-  SUBCASE("company") { check_company(kernel); }
-  SUBCASE("widening") { check_widening(kernel); }
-  SUBCASE("unpacked") { check_unpacked(kernel); }
+  SUBCASE("a row among other rows") { check_company(kernel); }
+  SUBCASE("weights that are widened first") { check_widening(kernel); }
+  SUBCASE("rows that are not packed") { check_unpacked(kernel); }
   SUBCASE("epilogues") { check_epilogues(kernel); }
   SUBCASE("silu") {
     check_gate(

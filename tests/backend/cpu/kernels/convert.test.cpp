@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests every length. avx2/convert.test.cpp compares the vector code with tensor.hpp's functions for every number.
+// Tests lists of every length up to 39. avx2/convert.test.cpp compares the vector code with tensor.hpp's functions for every number.
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 
 #include <doctest/doctest.h>

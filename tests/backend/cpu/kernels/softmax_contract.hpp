@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The contract of every attention_kernel: the running softmax against its definition in double.
+// The contract of every attention_kernel. The running softmax is compared with its definition in double.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
@@ -95,7 +95,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
         CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);  // six additions a lane and block, sixteen lanes, an exp of 4 u each
       }
     }
-    // A difference x of up to 40 has an error of up to 32 u. Its exp multiplies the relative error of x by x e^-x <= 0.4.
+    // A difference x of two scores has a relative error of up to u. This changes e^-x by up to x e^-x u <= 0.4 u. The exp itself adds 4 u.
     CHECK(worst <= 6 * 0x1p-24);
   }
 
@@ -121,12 +121,12 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CHECK(sums[i] == (i < 192 && r < 2 ? before[i] * by[r] : before[i]));
   }
 
-  // cap tanh(x): the relative error is the same near 0, NaN gives NaN, and other rows and tiles do not change.
+  // The kernel computes cap tanh(x). The relative error is no larger near 0, NaN gives NaN, and rows that are not passed do not change.
   std::vector<float> xs{0.0f, 1e30f, -1e30f, none, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
   for (float x = 1e-30f; x < 40; x *= 1.01f)
     for (const float sign : {1.0f, -1.0f}) xs.push_back(sign * x);
   xs.resize((xs.size() + 63) / 64 * 64);
-  const std::size_t stride = 3 * 32;  // two rows of three
+  const std::size_t stride = 3 * 32;  // tiles have three rows; the kernel caps two
   std::vector<float> capped(xs.size() / 64 * stride, 5.0f);
   const auto place = [&](std::size_t i) -> float& { return capped[i / 64 * stride + i % 64]; };
   for (std::size_t i = 0; i < xs.size(); ++i) place(i) = xs[i];

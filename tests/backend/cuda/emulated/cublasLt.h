@@ -68,7 +68,7 @@ bool set(T& to, const void* from, std::size_t bytes) {
   return true;
 }
 
-/// Returns an operand as floats in row-major order. A row has k numbers, the dimension over which the product sums.
+/// Returns an operand as floats in row-major order. A row has k numbers. The product sums over these.
 inline std::vector<float> operand(const void* p, const layout& l, bool rows_are_k) {
   const std::size_t size = l.type == CUDA_R_32F ? 4 : 2, pitch = static_cast<std::size_t>(l.pitch);
   const std::size_t k = rows_are_k ? l.rows : l.columns, others = rows_are_k ? l.columns : l.rows;
@@ -189,7 +189,7 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc
     for (std::size_t column = 0; column < ld.columns; ++column) {
       float* const out = static_cast<float*>(d) + column * static_cast<std::size_t>(ld.pitch);
       std::vector<float> sums(ld.rows);
-      if (kept != 0) std::memcpy(sums.data(), memory.to_read(out, ld.rows * 4, "what a product is added to"), ld.rows * 4);
+      if (kept != 0) std::memcpy(sums.data(), memory.to_read(out, ld.rows * 4, "the output that a product is added to"), ld.rows * 4);
       for (std::size_t row = 0; row < ld.rows; ++row) {
         float sum[8] = {}, offset = 0;
         const float *x = &left[row * k], *y = &right[column * k];

@@ -48,13 +48,13 @@ struct alignas(16) uint4 {
 namespace emulated {
 
 inline grid& running_grid() {
-  if (!grid::running) throw fault("what only threads of the device do is done on the host");
+  if (!grid::running) throw fault("an operation of the device's threads is called on the host");
   return the_device().threads;
 }
 
 /// Throws `fault` unless all lanes take part in an operation of the warp.
 inline void check_mask(unsigned mask) {
-  if (mask != 0xffffffffu) throw fault("a part of a warp: only whole warps are emulated");
+  if (mask != 0xffffffffu) throw fault("an operation of a part of a warp: only whole warps are emulated");
 }
 
 template <class T>

@@ -29,7 +29,7 @@ class device {
   struct {
     std::size_t copies = 0, bytes = 0;
   } to_device, to_host;                                // copies made so far
-  std::size_t allocations = 0;                         // of device memory and of page-locked host memory
+  std::size_t allocations = 0;                         // the number of allocations of device memory and page-locked host memory
   std::map<void (*)(), std::size_t> shared_asked_for;  // bytes, by kernel
 
   device() { streams_.push_back(std::make_unique<stream>()); }

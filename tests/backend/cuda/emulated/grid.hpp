@@ -64,8 +64,8 @@ struct thread {
   state is = state::done;
   site where{};
   knowledge knows{};
-  release fenced{};            // the accesses that its last fence covers; all 0 before the first fence
-  std::vector<release> met{};  // found by atomics; the next fence acquires them
+  release fenced{};            // the accesses that its last fence covers; all members are 0 before the first fence
+  std::vector<release> met{};  // what its atomics have found; the next fence acquires it
 
   /// An asynchronous copy of 16 bytes into shared memory.
   struct copy {
@@ -73,7 +73,7 @@ struct thread {
     std::array<std::uint64_t, 2> bytes;
   };
   std::vector<copy> copies{};                   // started, but not yet in a group
-  std::deque<std::vector<copy>> copy_groups{};  // the oldest first
+  std::deque<std::vector<copy>> copy_groups{};  // the oldest group is first
 };
 
 /// A grid of blocks on the device, one block at a time.
@@ -180,7 +180,7 @@ class grid {
 
   void copy_async(std::uintptr_t to, std::uintptr_t from, bool there) {
     thread& me = *running;
-    if (!is_shared(to)) throw fault("a copy into shared memory: to other memory");
+    if (!is_shared(to)) throw fault("a copy into shared memory: its destination is other memory");
     me.copies.push_back({to, {}});
     if (there) me.copies.back().bytes = memory_.read<sixteen>(from, me.knows).words;
     memory_.begin_write<sizeof(sixteen)>(to, me.knows);
@@ -254,7 +254,7 @@ class grid {
     std::rethrow_exception(failed_);
   }
 
-  /// The function that each fiber runs. A fiber runs the same thread number of one block after another, for ever.
+  /// The function that each fiber runs. A fiber runs the threads that have the same number in one block after another, and never returns.
   static void work(void* argument) {
     grid& on = *static_cast<grid*>(argument);
     for (;;) {

@@ -110,7 +110,7 @@ class memory {
   std::size_t capacity = address_bytes;  // how many bytes can be allocated at a time
   std::size_t held() const { return held_; }
   std::size_t allocations() const { return allocations_; }  // the number of allocations ever made
-  bool checks = true;  // if false, accesses do not use the shadow; memory allocated then counts as not allocated later
+  bool checks = true;  // if false, accesses skip the shadow; what is allocated meanwhile counts as not allocated once it is true again
   moment clock = first_moment;
 
   /// Allocates this many unwritten bytes and returns their address, or 0 if there is no room. It never returns an address twice, so that a
@@ -129,7 +129,7 @@ class memory {
 
   void free(std::uintptr_t at) {
     const auto found = blocks_.find(at);
-    if (found == blocks_.end()) throw fault("what is freed was not allocated");
+    if (found == blocks_.end()) throw fault("memory is freed that is not allocated");
     held_ -= found->second;
     const std::size_t pages = (found->second + page - 1) / page * page;
     ::madvise(here(at), pages, MADV_DONTNEED);
@@ -253,7 +253,7 @@ class memory {
   [[gnu::always_inline]] void check_place(std::uintptr_t at, std::size_t bytes) const {
     if (at - address(0) >= address_bytes) throw fault(std::string("a kernel follows a pointer to ") + describe(at));
     if (at % bytes != 0)
-      throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of it");
+      throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of this size");
   }
 
   /// Returns true if the cells of one access are equal, so that one check is enough for all of them.

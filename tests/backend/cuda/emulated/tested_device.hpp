@@ -9,7 +9,7 @@
 
 namespace lazyprune_test {
 
-/// The bytes that are allocated. Freed memory counts until the next synchronization.
+/// Returns how many bytes are allocated. Freed memory counts until the next synchronization.
 inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
 
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }

@@ -18,7 +18,7 @@ inline cudaMemPool_t pool_of_device() {
   return pool;
 }
 
-/// The bytes that are allocated. Freed memory counts until the next synchronization.
+/// Returns how many bytes are allocated. Freed memory counts until the next synchronization.
 inline std::size_t bytes_held() {
   std::uint64_t used = 0;
   lazyprune::device::check(cudaMemPoolGetAttribute(pool_of_device(), cudaMemPoolAttrUsedMemCurrent, &used), "memory pool");

@@ -20,7 +20,7 @@ inline constexpr float no_score = -std::numeric_limits<float>::infinity();
 inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, and the kernels compute 0 for 2^-127
 inline constexpr float tanh_limit = 10.0f;      // from here on tanh is 1 in float
 
-/// A range of active tokens, from index `first` to index `end - 1` among the active tokens.
+/// A range of ranks, from `first` to `end - 1`. The rank of a token is its index among the active tokens.
 struct rank_range {
   std::int32_t first, end;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Conversion of stored numbers from one type to another, with the bits of tensor.hpp's functions. With AVX2 the conversion is as fast as
-// memory.
+// Conversion of stored numbers from one type to another. The results have the bits that tensor.hpp's functions give, except that the bits
+// of a NaN may differ. With AVX2 the conversion is as fast as memory.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// All kernels, and the set of kernels of each instruction set. Kernels are compiled for their own instructions, whatever the flags of the
-// translation unit. The portable kernels and all other code are compiled with these flags. So compile the whole program for the oldest
-// processor that it must run on.
+// All kernels, and the set of kernels of each instruction set. The kernels of AVX2, AVX-512 and AMX are compiled for their own
+// instructions, whatever the flags of the translation unit. The portable kernels and all other code are compiled with the flags of the
+// translation unit. So compile the whole program for the oldest processor that it must run on.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>

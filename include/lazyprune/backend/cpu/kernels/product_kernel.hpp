@@ -21,8 +21,8 @@ inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
 inline constexpr std::size_t line_bytes = 64;        // of a panel: one f32 or two bf16 inputs of each of its outputs
 inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; a constant, so that rows are at fixed distances
 
-/// Returns the offset in a panel, in bytes, of the number of an input and an output. With output 0 and the first input of a line, this is
-/// the offset of the line.
+/// Returns the offset in a panel, in bytes, of the weight of this input for this output. With output 0 and the first input of a line, this
+/// is the offset of the line.
 constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
   return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
 }
@@ -33,8 +33,8 @@ struct prefetch_run {
   std::size_t step;
 };
 
-/// For a tile that needs no prefetch. A kernel does not test for this case, but prefetches `cached` again and again. `cached` should be in
-/// a cache. The processor would look up an unmapped address every time.
+/// Returns a prefetch_run for a tile that needs no prefetch. A kernel does not test for this case, but prefetches `cached` again and again.
+/// So pass an address whose line is in a cache. An unmapped address would be slow, because the processor would look it up every time.
 inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const std::byte*>(cached), 0}; }
 
 struct tile_mode {
@@ -50,7 +50,7 @@ struct product_kernel {
   std::size_t group;        // neighbouring tiles of the weight in a block (product_plan.hpp), at most
   bool strip_in_l1;         // true: the strip should stay in L1; false: the group's weights should stay in L2
 
-  /// Called before and after the tiles of a thread.
+  /// A thread calls `enter` before and `leave` after it computes tiles.
   void (*enter)();
   void (*leave)();
 
@@ -58,8 +58,8 @@ struct product_kernel {
   /// floats apart. Zeros pad the inputs to `depth`. May write up to a cache line past the end.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
 
-  /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each. The mode is a reference, because its value
-  /// does not fit into the registers for arguments, and small tiles need many calls.
+  /// sums (rows, 32) = a packed strip times `depth` inputs of both panels. The mode is a reference, because its value does not fit into the
+  /// registers for arguments, and small tiles need many calls.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                    float* sums, const tile_mode& mode);
 
@@ -91,7 +91,7 @@ inline void nothing() {}
 inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
 // e^x = 2^n e^rest: see exp() in shared/exponential.inc.
-inline constexpr float exp_limit = 170.0f;  // in float e^170 is infinity and e^-170 is 0; up to here two factors give 2^n
+inline constexpr float exp_limit = 170.0f;  // in float e^170 is infinity and e^-170 is 0; up to here, 2^n is the product of two floats
 inline constexpr float log2_e = 1.44269504088896341f;
 inline constexpr float log_2_upper = 0.693359375f, log_2_lower = -2.12194440e-4f;
 inline constexpr float exp_terms[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,

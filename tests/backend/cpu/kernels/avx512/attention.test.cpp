@@ -24,7 +24,7 @@ TEST_CASE("AVX-512 gives the bits of AVX2") {
     std::vector<kernels::rank_range> seen(21);
     for (std::size_t k = 0; k < ranks.size(); ++k) ranks[k] = static_cast<std::int32_t>(k * 37 % 100);
     for (std::size_t r = 0; r < seen.size(); ++r)
-      seen[r] = {static_cast<std::int32_t>(r % 2 * 20), static_cast<std::int32_t>(r % 3 * 40)};  // a third of the rows see nothing at first
+      seen[r] = {static_cast<std::int32_t>(r % 2 * 20), static_cast<std::int32_t>(r % 3 * 40)};  // every third row sees nothing at first
     const std::int32_t* some = block == 2 ? nullptr : ranks.data();
     CHECK(narrow.take(scores, some, seen) == wide.take(scores, some, seen));
     CHECK(narrow.largest == wide.largest);

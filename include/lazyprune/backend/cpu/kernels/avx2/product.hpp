@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX2. A tile has up to 6 rows. With more than 3 rows it is computed a panel at a time, because 12 registers of sums, 2 of
-// weights and 1 of a row's number leave only one of the 16 registers.
+// Products in AVX2. A tile has up to 6 rows. A tile with more than 3 rows is computed one panel at a time, because the sums then take 12 of
+// the 16 registers, the weights take 2, and a row's number takes 1.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +76,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
       const float* line = panels[p] + k * panel_outputs;
       _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_loadu_ps(line), _mm256_loadu_ps(line + 8));
-      asm volatile("" ::: "memory");  // rereads the rows' numbers: no registers are left to keep them
+      asm volatile("" ::: "memory");  // the rows' numbers are read again: no registers are left to keep them
     }
   }
   store(sums, to);
@@ -103,7 +103,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
       _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line), 16)),
                _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line + 1), 16)));
-      asm volatile("" ::: "memory");  // rereads the line, too
+      asm volatile("" ::: "memory");  // the line is read again, too
       add_line(sums, p, x + Rows, _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line), _mm256_load_si256(mask))),
                _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line + 1), _mm256_load_si256(mask))));
     }
@@ -111,8 +111,8 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
   store(sums, to);
 }
 
-/// Up to 3 rows are multiplied by both panels at once, because enough registers are left. With one panel at a time, additions would wait
-/// for the additions before them.
+/// Up to 3 rows are multiplied by both panels at once, because enough registers are left. With one panel at a time, each addition would
+/// have to wait for an earlier one, because there would be too few sums.
 template <class Weight, int Rows>
 LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, const Weight* second, std::size_t depth, float* sums,
                                          const tile_mode& mode) {
@@ -120,7 +120,7 @@ LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, co
     multiply_lines<Rows, 2>(x, {first, second}, depth, sums, mode);
   } else {
     const auto [from, step] = mode.next;
-    const std::size_t half = (step + 1) / 2;  // each panel's pass prefetches one of the run's halves
+    const std::size_t half = (step + 1) / 2;  // the pass over each panel prefetches half of the run
     multiply_lines<Rows, 1>(x, {first}, depth, sums, {mode.more, {from, half}});
     multiply_lines<Rows, 1>(x, {second}, depth, sums + panel_outputs, {mode.more, {from + half * depth, half}});
   }

@@ -23,7 +23,7 @@ struct vec {
   static constexpr std::size_t size = 8;
   static constexpr std::size_t squares = 4;   // vectors that a norm sums at once; a norm has 32 lanes of squares
   static constexpr std::size_t rows = 1;      // rows of a softmax at once
-  static constexpr std::size_t chains = 2;    // chains of maxima in a row: a single one would wait for its own latency
+  static constexpr std::size_t chains = 2;    // chains of maxima in a row: with only one, each maximum would wait for the one before
   static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
 
   LAZYPRUNE_AVX2_INLINE static floats all(float x) { return _mm256_set1_ps(x); }
@@ -46,7 +46,7 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats negative(floats a) { return _mm256_sub_ps(_mm256_setzero_ps(), a); }
   LAZYPRUNE_AVX2_INLINE static floats multiply_add(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }            // a b + c
   LAZYPRUNE_AVX2_INLINE static floats negative_multiply_add(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
-  // Both return the second operand if one is NaN.
+  // `least` and `most` return the second operand if one is NaN.
   LAZYPRUNE_AVX2_INLINE static floats least(floats a, floats b) { return _mm256_min_ps(a, b); }
   LAZYPRUNE_AVX2_INLINE static floats most(floats a, floats b) { return _mm256_max_ps(a, b); }
 
@@ -57,11 +57,11 @@ struct vec {
   }
 
   LAZYPRUNE_AVX2_INLINE static floats nearest(floats a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  /// 2^n for whole n from -127 to 127; 0 for -127.
+  /// Returns 2^n for whole n from -126 to 127, and 0 for n = -127.
   LAZYPRUNE_AVX2_INLINE static floats power_of_two(floats n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
   }
-  /// 2^n a, in two steps: 2^n itself may be out of range.
+  /// Returns 2^n a. It multiplies twice, because 2^n itself may be out of range.
   LAZYPRUNE_AVX2_INLINE static floats times_power_of_two(floats a, floats n) {
     const __m256i power = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(power, 1), one = _mm256_set1_epi32(0x3f800000);
     const __m256 product = _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(half, 23))));
@@ -73,7 +73,7 @@ struct vec {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
   }
   LAZYPRUNE_AVX2_INLINE static integers add_integers(integers a, integers b) { return _mm256_add_epi32(a, b); }
-  /// `yes` in the lanes where a > b, `no` in the others.
+  /// Returns `yes` in the lanes where a > b, and `no` in the others.
   LAZYPRUNE_AVX2_INLINE static floats where_greater(integers a, integers b, floats yes, floats no) {
     return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b)));
   }
@@ -100,11 +100,11 @@ struct vec {
     }
   }
 
-  /// The number of one row, in all lanes.
+  /// Returns the number of one row, in all lanes.
   LAZYPRUNE_AVX2_INLINE static floats load_rows(const float* x, std::size_t) { return all(*x); }
   LAZYPRUNE_AVX2_INLINE static void store_rows(float* to, std::size_t, floats v) { *to = _mm256_cvtss_f32(v); }
 
-  /// The largest lane, in all lanes.
+  /// Returns the largest lane, in all lanes.
   LAZYPRUNE_AVX2_INLINE static floats largest_lanes(const floats (&v)[1]) {
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(v[0]), _mm256_extractf128_ps(v[0], 1));
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -114,7 +114,7 @@ struct vec {
  private:
   alignas(64) static constexpr std::int32_t masks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 
-  /// The first `left` lanes, eight at most.
+  /// Returns the mask of the first `left` lanes, eight at most.
   LAZYPRUNE_AVX2_INLINE static __m256i mask_of(std::size_t left) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(masks + (left < 8 ? 8 - left : 0)));
   }

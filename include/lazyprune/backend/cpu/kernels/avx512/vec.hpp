@@ -49,7 +49,7 @@ struct vec {
   LAZYPRUNE_AVX512_INLINE static floats negative_multiply_add(floats a, floats b, floats c) {
     return _mm512_fnmadd_ps(a, b, c);
   }  // c - a b
-  // Both return the second operand if one is NaN.
+  // `least` and `most` return the second operand if one is NaN.
   LAZYPRUNE_AVX512_INLINE static floats least(floats a, floats b) { return _mm512_min_ps(a, b); }
   LAZYPRUNE_AVX512_INLINE static floats most(floats a, floats b) { return _mm512_max_ps(a, b); }
 
@@ -57,17 +57,17 @@ struct vec {
   LAZYPRUNE_AVX512_INLINE static floats not_minus_infinity(floats a) { return most(a, all(std::numeric_limits<float>::lowest())); }
 
   LAZYPRUNE_AVX512_INLINE static floats nearest(floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  /// 2^n for whole n from -127 to 127; 0 for -127.
+  /// Returns 2^n for whole n from -126 to 127, and 0 for n = -127.
   LAZYPRUNE_AVX512_INLINE static floats power_of_two(floats n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
   }
-  /// 2^n a.
+  /// Returns 2^n a.
   LAZYPRUNE_AVX512_INLINE static floats times_power_of_two(floats a, floats n) { return _mm512_scalef_ps(a, n); }
 
   LAZYPRUNE_AVX512_INLINE static integers all_integers(std::int32_t x) { return _mm512_set1_epi32(x); }
   LAZYPRUNE_AVX512_INLINE static integers load_integers(const std::int32_t* x) { return _mm512_loadu_si512(x); }
   LAZYPRUNE_AVX512_INLINE static integers add_integers(integers a, integers b) { return _mm512_add_epi32(a, b); }
-  /// `yes` in the lanes where a > b, `no` in the others.
+  /// Returns `yes` in the lanes where a > b, and `no` in the others.
   LAZYPRUNE_AVX512_INLINE static floats where_greater(integers a, integers b, floats yes, floats no) {
     return _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(a, b), no, yes);
   }
@@ -100,11 +100,11 @@ struct vec {
     }
   }
 
-  /// The number of each row, in the row's lane.
+  /// Returns the number of each row, in the row's lane.
   LAZYPRUNE_AVX512_INLINE static floats load_rows(const float* x, std::size_t count) { return load_some(x, count); }
   LAZYPRUNE_AVX512_INLINE static void store_rows(float* to, std::size_t count, floats v) { store_some(to, count, v); }
 
-  /// The largest lane of v[r], in lane r.
+  /// Returns the largest lane of v[r] in lane r, for each r.
   LAZYPRUNE_AVX512_INLINE static floats largest_lanes(floats (&v)[16]) {
     transpose(v);
 #pragma GCC unroll 4
@@ -114,7 +114,7 @@ struct vec {
   }
 
  private:
-  /// The first `left` lanes, 16 at most.
+  /// Returns the mask of the first `left` lanes, 16 at most.
   LAZYPRUNE_AVX512_INLINE static __mmask16 mask_of(std::size_t left) {
     return static_cast<__mmask16>(left < 16 ? (1u << left) - 1 : 0xffffu);
   }

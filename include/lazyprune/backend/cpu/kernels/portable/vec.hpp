@@ -69,12 +69,12 @@ struct vec {
   static integers all_integers(std::int32_t x) { return integers(x); }
   static integers load_integers(const std::int32_t* x) { return integers::load_unaligned(x); }
   static integers add_integers(integers a, integers b) { return a + b; }
-  /// `yes` in the lanes where a > b, `no` in the others.
+  /// Returns `yes` in the lanes where a > b, and `no` in the others.
   static floats where_greater(integers a, integers b, floats yes, floats no) {
     return xsimd::bitwise_cast<floats>(xsimd::select(a > b, xsimd::bitwise_cast<integers>(yes), xsimd::bitwise_cast<integers>(no)));
   }
 
-  /// The number of one row, in all lanes.
+  /// Returns the number of one row, in all lanes.
   static floats load_rows(const float* x, std::size_t) { return all(*x); }
   static void store_rows(float* to, std::size_t, floats v) {
     float lanes[size];
@@ -82,7 +82,7 @@ struct vec {
     *to = lanes[0];
   }
 
-  /// The largest lane, in all lanes.
+  /// Returns the largest lane, in all lanes.
   static floats largest_lanes(const floats (&v)[1]) {
     float lanes[size];
     store(lanes, v[0]);
@@ -90,8 +90,8 @@ struct vec {
   }
 };
 
-// The portable kernels use xsimd's functions. Without fused multiply-adds, the shared functions would not give the bits of the other paths
-// either.
+// The portable kernels use xsimd's exp and tanh instead of the shared functions. Without fused multiply-adds, the shared functions would
+// not give the bits of the other paths anyway.
 inline batch exp(const batch& x) { return xsimd::exp(x); }
 inline batch weight_of(const batch& x) { return xsimd::exp(x); }
 inline batch tanh(const batch& x) { return xsimd::tanh(x); }

@@ -84,7 +84,7 @@ using shared = emulated::pointer<T>;
 template <class T>
 shared<T> shared_memory(std::size_t offset) {
   if (offset >= emulated::running_grid().shared_bytes())
-    throw emulated::fault("shared memory from byte " + std::to_string(offset) + " on: there is less");
+    throw emulated::fault("shared memory from byte " + std::to_string(offset) + " on: the block has less");
   return shared<T>(emulated::running_grid().shared_at(offset));
 }
 
