@@ -22,7 +22,7 @@ struct rules {
   bool before_first_layer = false;  // may drop tokens before layer 0
   bool sums = false;                // a token's score is the sum over all layers but the last at which it was active
   enum { keep_all, bounded, none, for_good, chosen } store = keep_all;
-  std::size_t store_rows = 0;                                       // for bounded
+  std::size_t store_rows = 0;                                       // the size of a bounded store
   std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a slot
   std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // the number of layers that a chunk runs
 };
