@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests that the answer to each question is that of `run` on the document and this question, unless rounding differs.
+// Tests that each question gets the same answer as from `run` with the document and this question, unless rounding differs.
 #include "programs/program.hpp"
 
 #include <csignal>
@@ -81,7 +81,7 @@ void check_questions(const std::vector<std::string>& flags, std::size_t chunk_la
 
 }  // namespace
 
-TEST_CASE("each answer is that of the whole prompt, bit by bit on the reference, and the beginning is computed once") {
+TEST_CASE("each answer is that of the whole prompt, bit for bit on the reference, and the common prefix is computed once") {
   struct variant {
     std::vector<std::string> flags;
     std::size_t chunk_layers;
@@ -108,7 +108,7 @@ TEST_CASE("each answer is that of the whole prompt, bit by bit on the reference,
   check_questions({"-n", "4", "--backend", "reference", "--stages", "3:0.3,5:0.1"}, 3);
 }
 
-TEST_CASE("chunks and drafts change neither") {
+TEST_CASE("chunks and drafts change no answer") {
   check_questions({"-n", "5", "--backend", "reference", "--dtype", "f32", "--chunk", "7"}, 3);
   const files on_disk;
   const std::vector<std::string> flags{"-n", "12", "--backend", "reference", "--dtype", "f32", "--decode", "dense", "--ignore-eos"};
@@ -123,7 +123,7 @@ TEST_CASE("chunks and drafts change neither") {
   }
 }
 
-TEST_CASE("the same answers on cpu") {
+TEST_CASE("the answers on cpu are those of the whole prompts") {
   const files on_disk;
   for (const std::vector<std::string>& flags : {std::vector<std::string>{"-n", "6"}, {"-n", "6", "--policy", "dense"}}) {
     const auto answers = on_disk.answers(flags);
@@ -132,7 +132,7 @@ TEST_CASE("the same answers on cpu") {
   }
 }
 
-TEST_CASE("the longest common beginning is shared, but one token of each prompt is left") {
+TEST_CASE("the longest common prefix is shared, but at least one token of each prompt is left") {
   const auto shared = [](const std::string& lines) {
     const auto answers = files(lines).answers({"-n", "1"});
     for (const json& answer : answers) CHECK(answer["shared_tokens"] == answers.front()["shared_tokens"]);
@@ -147,7 +147,7 @@ TEST_CASE("the longest common beginning is shared, but one token of each prompt 
   CHECK(shared("where is the bell\nwhere is the council")[0] < 4);
 }
 
-TEST_CASE("no token to generate is no step") {
+TEST_CASE("if no token is to be generated, no step runs") {
   const files on_disk;
   const auto answers = on_disk.answers({"-n", "0"});
   REQUIRE(answers.size() == 3);
@@ -158,7 +158,7 @@ TEST_CASE("no token to generate is no step") {
   }
 }
 
-TEST_CASE("--compare asks the dense model too, which also reads the beginning once") {
+TEST_CASE("--compare also asks the dense model, which reads the common prefix once") {
   const files on_disk;
   const auto answers = on_disk.answers({"-n", "2", "--compare"}), dense = on_disk.answers({"-n", "2", "--policy", "dense"});
   REQUIRE(answers.size() == 3);
@@ -170,7 +170,7 @@ TEST_CASE("--compare asks the dense model too, which also reads the beginning on
   }
 }
 
-TEST_CASE("questions and answers go to stdout, and what it took to stderr") {
+TEST_CASE("questions and answers go to stdout, times and rows to stderr") {
   const files on_disk;
   const program_result result = on_disk.run({"-n", "3", "--stop", " ."});
   CHECK(result.code == 0);
@@ -181,12 +181,13 @@ TEST_CASE("questions and answers go to stdout, and what it took to stderr") {
   CHECK(says("question   prompt   time to first token   rows computed   decode, tokens/s\n       1 "));
   CHECK(says("answered 3 of 3 questions in "));
   const program_result compared = on_disk.run({"-n", "2", "--compare", "--chunk", "16"});
-  CHECK(compared.err.find("\nchunks of 16 tokens: each runs the first 3 of 6 layers; the rest with the question\n") != std::string::npos);
+  CHECK(compared.err.find("\nchunks of 16 tokens: each runs the first 3 of 6 layers; the others run when the question is read\n") !=
+        std::string::npos);
   CHECK(compared.err.find("\ndense, shared: the first ") != std::string::npos);
   CHECK(compared.err.find("   the answers ") != std::string::npos);
 }
 
-TEST_CASE("questions that cannot be asked") {
+TEST_CASE("wrong flags, and questions that do not fit, are refused") {
   const files on_disk;
   const auto fault = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "run");
@@ -215,7 +216,7 @@ TEST_CASE("questions that cannot be asked") {
   CHECK(two.answers({"-c", tokens, "--force-ids", "5"}).size() == 2);
 }
 
-TEST_CASE("an interrupt ends the answers in order, with what there is") {
+TEST_CASE("an interrupt ends the run in order, and the answers so far are reported") {
   const files on_disk;
   for (const bool as_json : {false, true}) {
     std::vector<std::string> words{"run",  "-f",           on_disk.text, "--questions", on_disk.asked, "-n",
