@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs custom policies (my_policies.hpp) on the bundled model: how many rows each computes for a long prompt, and what it answers.
+// Runs custom policies (my_policies.hpp) on the bundled model. Prints the answer of each policy to a long prompt, and how many rows it
+// computes.
 //   custom_policy [MODEL_DIRECTORY]
 
 #include <lazyprune/backend/cpu.hpp>
@@ -17,7 +18,7 @@
 
 namespace {
 
-/// A text that says where three things are, among sentences that do not matter, and asks about one of them.
+/// Returns a text that says where three things are, among other sentences, and asks about one of the things.
 std::string prompt() {
   std::string text = "read the document .";
   for (const char* fact : {"the sextant is in the theatres .", "the candle is in the temples .", "the bucket is in the railways ."}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The whole command line with custom policies (my_policies.hpp) beside those of the library. `help pruning` lists them, and flags choose
-// them like any other.
+// The whole command line, with custom policies (my_policies.hpp) and those of the library. `help pruning` lists all of them, and the usual
+// flags choose them.
 //   custom_program run -f examples/pocket/prompts/profile.txt --compare --policy mine
 //   custom_program run -f examples/pocket/prompts/profile.txt --compare --stages 2:0.4,4:0.2 --scorer loud_neighbours:carry=0.7
 

@@ -17,7 +17,7 @@ file = pathlib.Path(folder, "model.safetensors").read_bytes()
 header = 8 + int.from_bytes(file[:8], "little")
 
 
-def tensor(name):  # stored as bfloat16, returned as float64
+def tensor(name):  # converts from bfloat16 to float64
     entry = json.loads(file[8:header])[name + ".weight"]
     bits = np.frombuffer(file[header:], "<u2")[entry["data_offsets"][0] // 2 : entry["data_offsets"][1] // 2]
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64).reshape(entry["shape"])
@@ -29,7 +29,7 @@ weights = [[tensor(f"model.layers.{layer}.{name}") for name in names] for layer 
 embeddings, last_norm, head = tensor("model.embed_tokens"), tensor("model.norm"), tensor("lm_head")
 n, heads, kv_heads, dim = c["max_position_embeddings"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
 all_ids = np.zeros(n, np.uint32)
-# NaN, so that a read of memory that was never written shows at once.
+# The arrays begin as NaN. So a read of memory that was never written shows at once.
 keys, values = (np.full((len(weights), n, kv_heads, dim), np.nan) for _ in range(2))
 store, waiting = (np.full((n, c["hidden_size"]), np.nan) for _ in range(2))
 session = lp.Library(library).session(policy, len(weights), n, checks=lp.CHECK_ATTENTION)
@@ -40,7 +40,7 @@ def norm(x, weight):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + c["rms_norm_eps"]) * weight
 
 
-def rope(x, positions):  # x: (rows, heads, dim); each row is rotated by its own position in the text
+def rope(x, positions):  # x: (rows, heads, dim). RoPE uses the position of each row in the text
     angle = positions[:, None, None] * c["rope_theta"] ** (-np.arange(0, dim, 2) / dim)
     a, b = x[..., : dim // 2], x[..., dim // 2 :]
     return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
@@ -73,7 +73,7 @@ def forward(new, phase, outputs):
 
 
 prompt = new = [int(i) for i in ids.split()]
-while 0 < int(chunk) < len(new):  # a chunk, which more of the prompt follows, has no outputs
+while 0 < int(chunk) < len(new):  # a chunk has no outputs, since more of the prompt follows
     forward(new[: int(chunk)], lp.PREFILL, 0)
     new = new[int(chunk) :]
 logits = forward(new, lp.PREFILL, 1)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// LazyLLM in a serving engine (embed_raw_pointers.cpp has only one sequence). Many sequences run in one batch, each with its own plan. Keys
-// and values lie in pages that sequences share. Heads are grouped, attention yields no probabilities, a common prefix is computed once, and
-// unused pages are freed. It uses only core/, policy/ and session/. At the end it compares the batch with each sequence alone.
+// LazyLLM in a serving engine. Many sequences run in one batch, each with its own plan (embed_raw_pointers.cpp has only one sequence). Keys
+// and values lie in pages that sequences share. Heads are grouped, and attention yields no probabilities. The engine computes a common
+// prefix once, and frees unused pages. It uses only the library's folders core/, policy/ and session/. At the end it compares the batch
+// with each sequence alone.
 
 #include <lazyprune/lazyprune.hpp>
 
@@ -23,13 +24,13 @@ using origin = lazyprune::row_source::origin;
 constexpr std::size_t layers = 6, heads = 4, kv_heads = 2, head_dim = 8, hidden = heads * head_dim, kv = kv_heads * head_dim;
 constexpr std::size_t page_size = 8, pages = 64, slots = pages * page_size;
 
-/// Reproducible numbers in [-1, 1).
+/// Returns a reproducible number in [-1, 1).
 float number(std::size_t i) {
   const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
   return static_cast<float>(2.0 * (x - std::floor(x)) - 1.0);
 }
 
-/// Keys and values of all sequences. Slot s of a layer is place s % page_size of page s / page_size.
+/// The keys and values of all sequences. Slot s is entry s % page_size of page s / page_size, in each layer.
 struct page_pool {
   std::vector<float> keys = std::vector<float>(layers * slots * kv), values = keys;  // (layers, slots, kv_heads, head_dim)
   std::vector<int> users = std::vector<int>(pages);                                  // how many sequences read the page
@@ -59,7 +60,7 @@ struct conversation {
   lazyprune::any_session session;
   std::vector<std::size_t> ids{};                    // (known)
   std::vector<std::uint32_t> table{};                // (known / page_size): the page of each block of positions
-  std::vector<std::size_t> left{};                   // (pages of the table): how many positions later plans may contain
+  std::vector<std::size_t> left{};                   // for each page of the table: how many of its positions later plans may contain
   std::vector<std::vector<float>> aux{}, waiting{};  // (slots, hidden)
   std::vector<float> last{};                         // (hidden): its last token's hidden state after all layers
 
@@ -76,8 +77,8 @@ struct conversation {
       if (--left[t / page_size] == 0) --pool.users[table[t / page_size]];
   }
 
-  /// Forgets the tokens from `tokens` on and frees the pages after the cut. New tokens will be written into the page that is cut. So that
-  /// page is copied to a new one if other conversations read it, or if all of its positions had left.
+  /// Keeps the first `tokens` tokens and frees the pages after the cut. New tokens will be written into the page that is cut. So that page
+  /// gets a copy if other conversations read it, or if it was freed because all of its positions had left.
   void truncate(std::size_t tokens) {
     const std::size_t cut = tokens / page_size, kept = (tokens + page_size - 1) / page_size;
     for (std::size_t p = kept; p < table.size(); ++p)
@@ -99,7 +100,8 @@ struct conversation {
     ids.resize(tokens);
   }
 
-  /// Shares the first tokens of another conversation without computing anything. Their keys and values fill whole pages at every layer.
+  /// Shares the first `tokens` tokens of another conversation and computes nothing. Their keys and values must fill whole pages at every
+  /// layer.
   void share_prefix(const conversation& other, std::size_t tokens) {
     table.assign(other.table.begin(), other.table.begin() + static_cast<std::ptrdiff_t>(tokens / page_size));
     left.assign(table.size(), page_size);
@@ -109,7 +111,7 @@ struct conversation {
   }
 };
 
-/// New tokens of one conversation, with ids from `first_id` on.
+/// The next step of one conversation. Its new tokens have the ids `first_id`, `first_id` + 1 and so on.
 struct request {
   conversation* chat;
   lazyprune::step_request step;
@@ -135,10 +137,10 @@ struct batch_entry {
   request asked;
   lazyprune::step<lazyprune::any_session> step;
   lazyprune::layer_plan plan{};
-  std::size_t first = 0, first_before = 0;  // where its rows begin in the batch, in this layer and in the layer before
+  std::size_t first = 0, first_before = 0;  // the index of its first row in the batch, in this layer and in the previous one
 };
 
-/// Computes one step of all requests. Returns the number of rows in the batch.
+/// Computes one step of all requests. Returns the number of rows in the batch, summed over the layers.
 std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vector<request>& requests) {
   std::deque<batch_entry> entries;
   for (const request& r : requests) {
@@ -152,7 +154,8 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
   std::vector<float> x, before, query(hidden), attended(hidden), out(hidden), p, last_queries, shown;
   std::vector<std::uint32_t> active_slots;
   for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
-    // Gather the rows of all conversations, one conversation after the other. Each has its own plan. A chunk leaves the batch at its end.
+    // Gather the rows of all conversations, one conversation after the other. Each has its own plan. A chunk has fewer layers than the
+    // model, so it leaves the batch earlier.
     std::swap(x, before);
     x.clear();
     for (batch_entry& q : entries) {
@@ -170,7 +173,7 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
     }
     rows_in_all += x.size() / hidden;
 
-    // Write keys and values of all rows of the batch to the slots of their positions.
+    // Write the keys and values of all rows of the batch to the slots of their positions.
     for (batch_entry& q : entries)
       if (layer < q.step.layers())
         for (std::size_t r = 0; r < q.plan.rows.size(); ++r) {
@@ -189,7 +192,8 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
       const std::size_t queries = q.step.wants() == lazyprune::evidence_kind::window ? q.step.window() : q.step.wants_scores() ? 1 : 0;
       last_queries.clear();
       for (std::size_t r = q.plan.rows.size() - q.plan.output_rows; r < q.plan.rows.size(); ++r) {
-        // This stands for a fused kernel. It reads the slots of the active tokens up to the row's own, and yields only the attended values.
+        // This stands for a fused kernel. It reads the slots of the active tokens up to the row's own position, and yields only the
+        // attended values.
         multiply(w, x.data() + (q.first + r) * hidden, layer, 0, hidden, query.data());
         if (q.plan.rows.size() - r <= queries) last_queries.insert(last_queries.end(), query.begin(), query.end());
         const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(active, q.plan.rows[r]) - active.begin());
@@ -249,7 +253,7 @@ int main() {
   const std::vector<float> w = weights();
   page_pool pool;
 
-  // The common beginning of all conversations is computed once, in a session that prunes nothing.
+  // The common prefix of the conversations is computed once, in a session that prunes nothing.
   conversation instructions{pool, {lazyprune::dense(), {.layers = layers}}};
   forward(pool, w, {{&instructions, {.tokens = 2 * page_size}}});
 
@@ -273,7 +277,8 @@ int main() {
     std::printf("conversation %zu: %zu rows, %zu revived, %s\n", i, cost.rows, cost.revived, told(together[i], alone[i]));
   }
 
-  // A rollback: four tokens are drafted, two of them are taken back, and another follows. The result is as if the two had never been there.
+  // A rollback: four tokens are drafted, two of them are taken back, and another token follows. The result is as if those two tokens had
+  // never been there.
   conversation drafted{pool, {lazyprune::dense(), {.layers = layers}}}, straight{pool, {lazyprune::dense(), {.layers = layers}}};
   for (conversation* c : {&drafted, &straight}) {
     c->share_prefix(instructions, 2 * page_size);
@@ -301,7 +306,7 @@ int main() {
     }
   std::printf("the shared pages are %s\n", same ? "as they were" : "NOT as they were");
 
-  // A window over an endless text: positions that leave the window leave their pages, so the pool does not run out of pages.
+  // A window over an endless text. If a position leaves the window, it leaves its page too. So the pool does not run out of pages.
   conversation stream{pool, {lazyprune::streaming_llm(4, 20), {.layers = layers}}};
   std::size_t most = 0;
   for (int step = 0; step < 200; ++step) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// LazyLLM in an engine with raw float arrays and a toy attention layer. A pruning session says what to compute. It never touches the
-// engine's memory: the session plans, and the engine moves the data. The engine reads a document in chunks, forks two questions from it,
-// and takes back drafted tokens. It uses only the folders core/, policy/ and session/, and the standard library.
+// LazyLLM in an engine with raw float arrays and a toy attention layer. A pruning session plans which rows to compute. The engine computes
+// and moves the data. The session never touches the engine's memory. The engine reads a document in chunks, forks a sequence for each of
+// two questions, and takes back drafted tokens. It uses only the library's folders core/, policy/ and session/, and the standard library.
 
 #include <lazyprune/lazyprune.hpp>
 
@@ -13,9 +13,9 @@
 namespace {
 
 constexpr std::size_t layers = 6, heads = 4, head_dim = 8, hidden = heads * head_dim, max_tokens = 64,
-                      window = 8;  // the most queries whose attention a preset looks at
+                      window = 8;  // the largest number of queries whose attention a preset wants
 
-/// Reproducible numbers in [-1, 1).
+/// Returns a reproducible number in [-1, 1).
 float number(std::size_t i) {
   const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
   return static_cast<float>(2.0 * (x - std::floor(x)) - 1.0);
@@ -25,11 +25,11 @@ struct toy_engine {
   std::vector<float> weights = std::vector<float>(layers * 4 * hidden * hidden);       // (layers, q k v o, hidden, hidden)
   std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);          // (layers, tokens, hidden): row t belongs to token t
   std::vector<float> values = std::vector<float>(layers * max_tokens * hidden);        // (layers, tokens, hidden)
-  std::vector<float> aux = std::vector<float>(max_tokens * hidden);                    // (slots, hidden): hidden states of pruned tokens
-  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);                // (slots, hidden): hidden states of a chunk's end
+  std::vector<float> aux = std::vector<float>(max_tokens * hidden);                    // (slots, hidden): the Aux Cache
+  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);                // (slots, hidden): the rows that chunks left
   std::vector<float> x = std::vector<float>(max_tokens * hidden);                      // (rows, hidden): the layer's input and output
   std::vector<float> gathered = std::vector<float>(max_tokens * hidden);               // (rows, hidden)
-  std::vector<float> probabilities = std::vector<float>(window * heads * max_tokens);  // (queries, heads, active) of the last rows
+  std::vector<float> probabilities = std::vector<float>(window * heads * max_tokens);  // (queries, heads, active), of the last rows
 
   toy_engine() {
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = number(i) * 0.5f;
@@ -75,7 +75,7 @@ struct toy_engine {
     for (lazyprune::layer_id layer = 0; layer < step.layers(); ++layer) {
       const lazyprune::layer_plan& plan = step.enter(layer);
 
-      // 1. Gather the rows: new tokens, rows of the layer before, rows that come back from the store, and rows that wait since a chunk.
+      // 1. Gather the rows: new tokens, rows of the previous layer, rows from the Aux Cache, and rows that a chunk left.
       for (std::size_t r = 0; r < plan.rows.size(); ++r) {
         const auto [from, index] = plan.sources[r];
         for (std::size_t i = 0; i < hidden; ++i) {
@@ -87,7 +87,7 @@ struct toy_engine {
       }
       std::swap(x, gathered);
 
-      // 2. Compute keys and values of the rows, then their attention over the active tokens. The last row is the query token.
+      // 2. Compute the keys and values of the rows, then the attention of each row over the active tokens. The last row is the query token.
       for (std::size_t r = 0; r < plan.rows.size(); ++r) {
         multiply(row(x, r), layer, 1, cached(keys, layer, plan.rows[r]));
         multiply(row(x, r), layer, 2, cached(values, layer, plan.rows[r]));
@@ -102,8 +102,8 @@ struct toy_engine {
         for (std::size_t i = 0; i < hidden; ++i) row(x, r)[i] += out[i];
       }
 
-      // 3. Show the attention that the policy wants to see: the query token's, or that of the last queries. Then save the rows that it
-      // drops and the rows that wait.
+      // 3. Show the attention that the policy wants: the attention of the query token, or of the last queries. Then save the rows that the
+      // session asks for.
       std::printf(" %3zu/%-3zu", plan.rows.size(), plan.active.size());
       lazyprune::evidence shown;
       if (step.wants() == lazyprune::evidence_kind::window)
@@ -137,7 +137,7 @@ int main() {
     engine.forward(document, {.tokens = tokens, .outputs = 0});
   }
 
-  // Each question forks from the document. This engine copies the memory; a real one shares it until it is written.
+  // Each question continues a fork of the document. This engine copies the memory. A real engine shares the memory until it is written.
   for (const std::size_t question : {4u, 6u}) {
     lazyprune::session session = document;
     toy_engine fork = engine;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One document, many questions. The layers below the first pruning layer read the document once. Each question is answered from a fork. The
-// answers are decoded in one batch, with one token of each per step.
+// One document, many questions. The layers below the first pruning layer read the document once. A fork of the sequence answers each
+// question. The answers are decoded in one batch, with one token of each answer per step.
 //   build/examples/many_questions [MODEL DIRECTORY]
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/files/checkpoint.hpp>
@@ -22,7 +22,7 @@ using lazyprune::cpu, lazyprune::phase, lazyprune::token_id;
 struct question {
   std::string text;
   lazyprune::sequence<cpu> answering;  // a fork of the document's sequence
-  std::vector<token_id> ids;           // the next input: the rest of the prompt, then the token chosen last
+  std::vector<token_id> ids;           // the next input: first the rest of the prompt, later the last chosen token
   std::vector<token_id> answer{};
 };
 
@@ -48,7 +48,7 @@ int main(int argc, char** argv) try {
   const lazyprune::session_options options{.layers = static_cast<lazyprune::layer_id>(model.config.layers)};
   lazyprune::sequence shared(model, lazyprune::any_session(lazyprune::lazyllm(lazyprune::stages{{3, 0.5}, {5, 0.3}}), options));
 
-  // A question may change the token at the end of the document. So the shared beginning is the ids that all prompts begin with.
+  // A question may change how the end of the document is tokenized. So the shared prefix is the token ids with which all prompts begin.
   std::vector<std::vector<token_id>> prompts;
   const char* things[] = {"sextant", "candle", "bucket"};
   for (const std::string thing : things)
@@ -62,11 +62,11 @@ int main(int argc, char** argv) try {
   for (std::size_t i = 0; i < prompts.size(); ++i)
     questions.push_back({things[i], shared.fork(), {prompts[i].begin() + static_cast<std::ptrdiff_t>(common), prompts[i].end()}});
 
-  for (int step = 0; step < 2; ++step) {  // first the rest of each prompt, with different lengths; then a token of each
+  for (int step = 0; step < 2; ++step) {  // step 0 reads the rest of each prompt; step 1 reads one token of each answer
     std::vector<lazyprune::sequence_step<cpu>> steps;
     for (question& q : questions) steps.push_back({q.answering, q.ids, step == 0 ? phase::prefill : phase::decode});
     if (!forward(work, steps)) return 1;
-    for (std::size_t i = 0; i < questions.size(); ++i) {  // each has one output
+    for (std::size_t i = 0; i < questions.size(); ++i) {  // each question has one output
       const token_id next = lazyprune::greedy(read_logits(work, i));
       questions[i].answer.push_back(next);
       questions[i].ids = {next};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Custom policies, one of each kind, which POLICIES.md explains. custom_policy.cpp runs them. custom_program.cpp is the whole command line
-// with them.
+// Custom parts of policies, one example of each kind. POLICIES.md explains them. custom_policy.cpp runs them. custom_program.cpp is the
+// whole command line with them.
 #pragma once
 
 #include <algorithm>

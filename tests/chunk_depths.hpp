@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Every part that a flag can choose, and how many layers a chunk of a prompt runs with it.
+// Policies that together use every part that a flag can choose, and how many layers a chunk of a prompt runs with each policy.
 #pragma once
 
 #include <lazyprune/core/types.hpp>
 
 namespace lazyprune_test {
 
-/// How many of 8 layers a chunk runs with these flags, by phase.
+/// The number of layers, of 8, that a chunk runs with these flags in each phase.
 struct depth_of_chunks {
   const char* flags;
   lazyprune::layer_id prefill, decode;

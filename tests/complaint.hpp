@@ -11,7 +11,7 @@
 
 namespace lazyprune_test {
 
-/// "FILE: PLACE: expected ..." with its code. As a string it is the line, with `before` in front of it.
+/// "FILE: PLACE: expected ..." and its code. As a string, it is this line with `before` in front of it.
 struct complaint_line : std::string {
   int code;
   std::string where;     // "FILE: PLACE"; either may be empty

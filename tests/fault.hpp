@@ -14,7 +14,8 @@
 
 namespace lazyprune_test {
 
-/// The text and the fields of a lazyprune::error. "io: " stands before the text if its code is io. "no error" if there was none.
+/// The text and the fields of a lazyprune::error. If its code is io, "io: " precedes the text. If there was no error, the text is "no
+/// error".
 struct fault : std::string {
   std::string where{};  // "FILE: PLACE"; either may be empty
   std::optional<lazyprune::error_code> code{};
@@ -25,7 +26,7 @@ struct fault : std::string {
         where(e.file() + (e.file().empty() || e.place().empty() ? "" : ": ") + e.place()),
         code(e.code()) {}
 
-  /// The same without everything up to `mark`, for example the name of a temporary folder.
+  /// Returns the fault without everything up to `mark`, for example the name of a temporary folder.
   fault after(const std::string& mark) const {
     fault rest = *this;
     for (std::string* part : {static_cast<std::string*>(&rest), &rest.where}) {
@@ -60,12 +61,12 @@ struct at {
   }
 };
 
-/// The same with the code `unsupported`.
+/// Returns an expected error with the code `unsupported`.
 inline at unsupported(std::string where, std::vector<std::string> values = {}) {
   return {std::move(where), std::move(values), lazyprune::error_code::unsupported};
 }
 
-/// The lazyprune::error that the call throws; "no error" if it throws none.
+/// Returns the lazyprune::error that the call throws; "no error" if it throws none.
 template <class Call>
 fault error_of(Call call) {
   try {
@@ -76,7 +77,7 @@ fault error_of(Call call) {
   return {};
 }
 
-/// The code of the lazyprune::error that the call throws; nullopt if it throws none.
+/// Returns the code of the lazyprune::error that the call throws; nullopt if it throws none.
 template <class Call>
 std::optional<lazyprune::error_code> code_of(Call call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much a backend in float may differ from the reference in double, derived from the numbers that it rounds.
+// The allowed difference between a backend in float and the reference in double, derived from the numbers that the backend rounds.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>
@@ -9,30 +9,29 @@
 
 namespace lazyprune_test {
 
-/// Rounding to p bits changes a number by at most the relative error u = 2^-p, the unit roundoff, up or down alike. Over numbers of all
-/// sizes the root mean square is 0.42 u. This is the square root of 1/3 of the mean of 1/m^2 over mantissas m from 1 to 2, distributed as
-/// 1/m.
+/// Rounding to p bits changes a number by at most the relative error u = 2^-p, the unit roundoff, up or down alike. For numbers of all
+/// sizes the root mean square of this error is 0.42 u. This is u times the square root of 1/3 of the mean of 1/m^2, over mantissas m from 1
+/// to 2 distributed as 1/m.
 inline constexpr double mean_rounding = 0.42;
 inline constexpr double bf16_roundoff = 0x1p-8, float_roundoff = 0x1p-24;
 
-/// The error of a matrix product is a vector with a certain share of the product's length. Each rounding of an input contributes 0.42 u. K
-/// rounded additions contribute 0.42 u sqrt(K / 2), because partial sums grow as sqrt(k) (Higham and Mary, "A new approach to probabilistic
-/// rounding error analysis", 2019). Each layer adds such errors to the residual stream and passes on the earlier ones. Independent errors
-/// add up as squares. After some layers the stream is therefore off by
+/// The error of a matrix product is a vector. Its length is a certain share of the product's length. Each rounding of an input contributes
+/// 0.42 u to this share. K rounded additions contribute 0.42 u sqrt(K / 2), because partial sums grow as sqrt(k) (Higham and Mary, "A new
+/// approach to probabilistic rounding error analysis", 2019). Each layer adds such errors to the residual stream and passes on the earlier
+/// ones. Independent errors add up as squares. So after some layers the error of the stream, divided by its length, is
 ///
 ///   0.42 sqrt(u_bf16^2 * roundings in bf16 + u_float^2 * additions / 2)
 ///
-/// of its length. Norms keep this share, and the head makes it the same share of the logits' root mean square. This is one standard
-/// deviation. The largest error among some ten thousand logits is four of them. Seven leave room for the effect of attention on the errors
-/// of its scores.
+/// Norms keep this share. The head makes it the same share of the logits' root mean square. This is one standard deviation. The largest
+/// error among some ten thousand logits is four standard deviations. We allow seven, because attention also depends on the errors of its
+/// scores.
 class path_tolerance {
  public:
-  /// For a model with weights of type `weights` in the backend cpu made from `e`, and sequences of `tokens` tokens.
+  /// For a model with weights of type `weights`, in the backend cpu made from `e`, and for sequences of `tokens` tokens.
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv.value_or(weights), weights, model, tokens) {}
 
-  /// The same for any backend with keys and values of type `kv`. `rounds` says whether it rounds numbers to bf16 before multiplying them by
-  /// numbers in bf16.
+  /// For any backend with keys and values of type `kv`. `rounds`: it rounds numbers to bf16 before it multiplies them by numbers in bf16.
   path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : model_(model) {
     const bool kv_in_bf16 = kv == lazyprune::dtype::bf16;
@@ -45,14 +44,14 @@ class path_tolerance {
     additions_ = static_cast<double>(2 * model.hidden + model.n_heads * model.head_dim + model.ffn + model.head_dim + tokens);
   }
 
-  /// How far a logit may be off, if the root mean square of the logits is `size`.
+  /// The allowed error of a logit. `size`: the root mean square of the logits.
   double logits(double size) const {
     return deviations * share(static_cast<double>(model_.layers), head_in_bf16_, static_cast<double>(model_.hidden)) * size;
   }
 
-  /// How far the logarithm of a score may be off after `layers` layers. Two scores whose relative difference is smaller may change places.
-  /// A score is an average of probabilities. It is off by as much as the products of queries and keys, a share of their spread over the
-  /// tokens. `spread` is the standard deviation of a head's log-probabilities, for the head with the largest one. It is 1 if scores are not
+  /// The allowed error of the logarithm of a score after `layers` layers. Two scores whose relative difference is smaller may change
+  /// places. A score is an average of probabilities. Its error is that of the products of queries and keys, a share of their spread over
+  /// the tokens. `spread` is the standard deviation of a head's log-probabilities, the largest of all heads. It is 1 if scores are not
   /// probabilities.
   double scores(std::size_t layers, double spread) const { return deviations * share(static_cast<double>(layers), 0, 0) * spread; }
 
@@ -66,7 +65,7 @@ class path_tolerance {
 
   const lazyprune::model_config& model_;
   double in_bf16_ = 0, head_in_bf16_ = 0;  // roundings in one layer, and in the head
-  double additions_ = 0;                   // of a layer
+  double additions_ = 0;                   // in one layer
 };
 
 }  // namespace lazyprune_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The headers of others that most tests include. They are precompiled once for a folder whose tests are compiled one by one.
+// The headers of other projects that most tests include. They are precompiled once for a folder whose tests are compiled one by one.
 #pragma once
 
 #include <doctest/doctest.h>

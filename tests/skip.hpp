@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A test that lacks something skips and says what it needs. Its program then ends with 77, unless a test failed, and ctest counts it as
-// skipped.
+// If a test lacks something that it needs, it skips and says what this is. Its program then ends with 77, unless a test failed, and ctest
+// counts it as skipped.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -8,8 +8,8 @@
 #include <set>
 #include <string>
 
-/// Written after the name of a test case that needs something not available everywhere. Such cases are a separate entry in ctest,
-/// FILE+WHAT, so that no skip is hidden among cases that ran. tests/CMakeLists.txt looks for this word.
+/// Write this after the name of a test case that needs something not available everywhere. Such cases are a separate entry in ctest,
+/// FILE+WHAT, so that cases that ran hide no skip. tests/CMakeLists.txt looks for this word.
 #define NEEDS(what) *doctest::test_suite("needs " what)
 
 namespace lazyprune_test {

@@ -15,7 +15,7 @@
 inline std::filesystem::path source_dir() { return LAZYPRUNE_SOURCE_DIR; }
 inline std::filesystem::path pocket_model() { return source_dir() / "examples/pocket/model"; }
 
-/// A file or folder of the data that the project does not ship. An empty path if it is absent: the test then skips what needs it.
+/// Returns a file or folder of the data that the project does not ship. If it is absent, returns an empty path and notes a skip.
 inline std::filesystem::path test_data(const std::string& name) {
   const char* given = std::getenv("LAZYPRUNE_TEST_DATA");
   const std::filesystem::path folder = given ? std::filesystem::path(given) : source_dir().parent_path() / "shared/data";
@@ -25,17 +25,18 @@ inline std::filesystem::path test_data(const std::string& name) {
   return {};
 }
 
-/// Whether tests use all data even if some of it shows the same. `.ci/run` asks for it.
+/// Whether tests use all data, even if many cases show the same. `.ci/run` sets this mode.
 inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
 
-/// Whether tests run all cases. With sanitizers they do not: each case takes ten times as long, and the rest shows sanitizers nothing new.
+/// Whether tests may run all cases. They do not with sanitizers: each case takes ten times as long, and sanitizers learn nothing new from
+/// the rest.
 #ifdef LAZYPRUNE_TEST_ALL
 inline constexpr bool test_all = true;
 #else
 inline constexpr bool test_all = false;
 #endif
 
-/// A test of many similar cases runs every nth of them, or all of them in full mode without sanitizers.
+/// Returns `nth`, or 1 in full mode without sanitizers. A test of many similar cases then runs every nth of them.
 template <class T>
 T one_in(T nth) {
   return test_all && in_full() ? T{1} : nth;
@@ -48,8 +49,8 @@ inline std::filesystem::path cached(const std::string& name) {
   return caches / "lazyprune" / name;
 }
 
-/// A model that a script in examples/ fetches: the file that the environment variable names, or else the one in the cache. An empty path if
-/// it is absent: the test then skips. With sanitizers it must be named, because the test takes minutes.
+/// Returns a model that a script in examples/ fetches: the file that the environment variable names, or else the file in the cache. If it
+/// is absent, returns an empty path and notes a skip. With sanitizers the variable must name the file, because the test takes minutes.
 inline std::filesystem::path fetched_model(const std::string& name, const std::string& variable, const std::string& script) {
   if (const char* named = std::getenv(variable.c_str())) return named;
   if (test_all && std::filesystem::exists(cached(name))) return cached(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chooses the instruction set, the path, that a test computes with: the one that the environment variable LAZYPRUNE_ISA names, as in the
-// program. A case whose result depends on the path is marked ON_EVERY_PATH. ctest runs it once for each path, in entries named FILE@PATH.
+// Chooses the instruction set ("path") that a test computes with. The environment variable LAZYPRUNE_ISA names it, as in the program. A
+// case whose result depends on the path is marked ON_EVERY_PATH. ctest runs it once for each path, in entries named FILE@PATH.
 #pragma once
 
 #include <lazyprune/backend/execution.hpp>
@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <string>
 
-/// Written after the name of a test case. tests/CMakeLists.txt looks for this word.
+/// Write this after the name of a test case. tests/CMakeLists.txt looks for this word.
 #define ON_EVERY_PATH *doctest::test_suite("every path")
-/// The same for a case that needs something not available everywhere (skip.hpp): entries named FILE+WHAT@PATH.
+/// Write this instead if the case needs something not available everywhere (skip.hpp). Its entries are named FILE+WHAT@PATH.
 #define ON_EVERY_PATH_NEEDS(what) *doctest::test_suite("every path needs " what)
 
 namespace lazyprune_test {
@@ -27,8 +27,8 @@ inline std::optional<lazyprune::isa> named_path() {
   throw std::invalid_argument(std::string("LAZYPRUNE_ISA: no instruction set is called ") + name);
 }
 
-/// The options from which a test makes its backend, unless it chooses the instructions itself. Without a number of threads it uses one:
-/// results do not depend on it, and ctest runs several tests at once.
+/// The options from which a test makes its backend, unless it chooses the instruction set itself. If `e` sets no number of threads, the
+/// test uses one thread. Results do not depend on this number, and ctest runs several tests at once.
 inline lazyprune::execution tested_execution(lazyprune::execution e = {}) {
   if (e.threads == 0) e.threads = 1;
   e.instructions = named_path();

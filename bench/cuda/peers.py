@@ -113,7 +113,7 @@ def line_of(entry):
 
 
 def attempted(work):
-    """The fields that `work()` returns. After any exception, its first line: the next measurement may succeed."""
+    """Returns the fields of `work()`. After any exception, returns its first line instead: the next measurement may succeed."""
     try:
         found = work()
     except Exception as problem:
@@ -145,7 +145,7 @@ def synchronize(device):
 
 
 def answer(question):
-    """What `question()` returns; None if the driver or a library does not answer."""
+    """Returns the result of `question()`; None if the driver or a library does not answer."""
     try:
         return question()
     except Exception:
@@ -160,7 +160,7 @@ def nvidia_smi(properties):
 
 
 def load_now():
-    """Clock, power and temperature at this moment, for a GPU that just worked."""
+    """Returns the clock, power and temperature of the GPU at this moment. Call it right after the GPU has worked."""
     return {
         "sm_mhz": answer(torch.cuda.clock_rate),
         "power_w": answer(lambda: torch.cuda.power_draw() / 1000),
@@ -192,7 +192,7 @@ def l2_bytes(device):
 
 
 def buffer_sets(device, set_bytes, most):
-    """The number of input sets to rotate among, so that none is still in the L2 cache when its turn comes again."""
+    """The number of input sets to use in turn, so that a set is no longer in the L2 cache when its turn comes again."""
     return max(1, min(most, max(2, math.ceil(4 * l2_bytes(device) / set_bytes))))
 
 
@@ -217,7 +217,7 @@ def timed_on_cpu(calls, budget):
 
 
 def elapsed(work, times):
-    """Seconds of each of `times` runs, by events; the device does not wait between them."""
+    """Returns the seconds of each of `times` runs, measured by CUDA events. The device does not wait between the runs."""
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(times)]
     for start, stop in events:
         start.record()
@@ -235,7 +235,7 @@ def captured(work):
 
 
 def timed_on_cuda(calls, budget):
-    """A sample runs every call at least once and takes 2 ms or more. A CUDA graph hides the launches; without one they are part of the time."""
+    """A sample runs every call at least once and takes 2 ms or more. A CUDA graph hides the launches. Without a graph, the time includes them."""
 
     def each():
         for call in calls:
@@ -264,7 +264,7 @@ def timed_on_cuda(calls, budget):
 
 
 def timed(device, calls, budget=0.06):
-    """Seconds a call. `calls` do the same work on different buffers."""
+    """Returns the seconds per call. `calls` do the same work on different buffers."""
     return timed_on_cuda(calls, budget) if device == "cuda" else timed_on_cpu(calls, budget / 10)
 
 
@@ -290,7 +290,7 @@ def copy_of(device, pool):
 
 
 def product_of(device, pool, rows, inputs, outputs, output_type, budget=0.06):
-    """x [rows, inputs] times the transpose of w [outputs, inputs], both bf16, with sums in float."""
+    """Measures x [rows, inputs] times the transpose of w [outputs, inputs], both bf16, with sums in float."""
     numbers = rows * inputs + inputs * outputs
     stride = (numbers + 127) // 128 * 128  # keeps 256-byte alignment
     calls, results = [], []
@@ -318,7 +318,7 @@ def square_of(device, pool):
 
 
 def products_to_measure(names, rows_list):
-    """Keys of every product: those of one row, then those of a prompt, bf16 results first. A decode step also multiplies by the vocabulary."""
+    """Yields the keys of every product, bf16 results first. One row (a decode step) comes before the prompts, and also has the logits' product."""
     for output in ("bf16", "float32"):
         for rows in [1] + rows_list:
             for name in names:
@@ -353,7 +353,7 @@ def ceilings(flags, results):
 
 
 def attention_inputs(device, shape, tokens, kv_heads):
-    """Query, key and value [1, heads, tokens, head_dim]; in memory a token's heads lie together, as projections write them."""
+    """Query, key and value [1, heads, tokens, head_dim]. In memory the heads of a token are adjacent, as projections write them."""
     head_dim = shape.hidden // shape.heads
 
     def made(heads):
@@ -381,7 +381,7 @@ def attention_of(device, shape, tokens, backend, grouped):
 
 
 def sdpa(flags, results):
-    """A backend that refuses grouped heads is also measured with keys and values expanded beforehand; the expansion is not timed."""
+    """If a backend refuses grouped heads, it is also measured with keys and values that were expanded before. The expansion is not timed."""
     from torch.nn.attention import SDPBackend
 
     backends = ["FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"] + (["MATH"] if flags.device == "cpu" else [])
@@ -400,7 +400,7 @@ def sdpa(flags, results):
 
 
 def config_of(shape, longest):
-    """The rotary base and the end tokens are transformers' defaults: they do not change the work."""
+    """The config of a shape. The RoPE base and the end tokens are transformers' defaults, because they do not change the work."""
     from transformers import LlamaConfig
 
     return LlamaConfig(
@@ -428,7 +428,7 @@ def check_rotary(model):
 
 
 def model_of(device, shape, longest):
-    """Weights are drawn with a standard deviation of 0.02; norms stay 1."""
+    """Makes a model. Its weights are drawn with a standard deviation of 0.02; norms are 1."""
     from transformers import LlamaForCausalLM
     from transformers.initialization import no_init_weights
 
@@ -455,7 +455,7 @@ def next_token(output):
 
 
 def run_of(device, model, prompt, cache, step):
-    """Seconds of a prefill until its token is known on the device, and of a decoded token after it. `step` runs the model on one token."""
+    """Returns the seconds of a prefill, until the device has its token, and the seconds per decoded token. `step` runs the model on one token."""
     synchronize(device)
     start = time.perf_counter()
     output = model(input_ids=prompt, past_key_values=cache, use_cache=True, logits_to_keep=1)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Estimates the time of each kernel of the cuda backend on an A100, an H100 and an H200. Nothing here is measured.
 
-The estimate of a kernel takes its operations, the bytes that it moves, what bounds it, and the share of that bound that it should reach.
+The estimate of a kernel uses its operations, the bytes that it moves, and the peak rate that bounds it. It assumes that the kernel reaches a
+certain share of this rate.
 
   roofline.py [--shape llama-2-7b] [-P 3376] > tables in Markdown
 
@@ -50,7 +51,7 @@ SHAPES = {
     "llama-3-8b": Shape(4096, 32, 32, 8, 14336, 128256),
 }
 
-# The share of its bound that a kernel should reach: on A100, on H100 and H200, and the reason.
+# The share of its bound (a peak rate) that a kernel should reach: on A100, on H100 and H200, and the reason.
 SHARES = {
     "product": (0.75, 0.60, "cuBLASLt's kernels at a few thousand rows; on the H100 a product of 50 to 300 us is short and the power limit is near"),
     "single": (0.80, 0.80, "a product of one row reads its weight once, by all multiprocessors"),
@@ -120,14 +121,14 @@ def rows_kernel(name, rows, numbers, lists=0):
 
 
 def pairs_of(rows, finish):
-    """The number of pairs of a query and a key that it attends to. The queries are the last `finish` rows."""
+    """The number of pairs of a query and a key to which the query attends. The queries are the last `finish` rows."""
     return finish * (2.0 * (rows - finish) + finish + 1.0) / 2.0
 
 
 def layer(shape, rows, finish, active=None, same=False):
     """The kernels of a layer over `rows` tokens. The last `finish` rows are computed to the end, the others only to keys and values. `active`:
     the number of tokens that a decode step attends to; None for a prefill. `same`: the tokens are those of the layer before, so positions,
-    slots and ranges are on the device already. Only the addresses of a prefill's new keys and values are not."""
+    slots and ranges are on the device already. Only a prefill copies the addresses of its new keys and values."""
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active

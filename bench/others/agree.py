@@ -8,12 +8,12 @@ A folder is compared with transformers: token ids, rendered chats, end tokens, a
 does not use tokenizer.json, but a tokenizer of its own. If the two give different ids, those of tokenizer.json are right.
 
 A GGUF file is compared with llama.cpp. Its greedy tokens are first compared with transformers, on the dequantized weights. But transformers
-guesses what a GGUF file does not say. If it cannot load the file or its tokens differ, llama.cpp decides: a difference counts only if
-llama.cpp's tokens differ from ours, too. llama.cpp comes second because it rounds activations. One difference is known: with `qwen2` files,
+guesses settings that a GGUF file does not store. If it cannot load the file or its tokens differ, llama.cpp decides. A difference then counts
+only if llama.cpp's tokens differ from ours, too. llama.cpp comes second because it rounds activations. One difference is known: with `qwen2` files,
 llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
 
-The first difference of greedy tokens is a `tie` if the peer's two best logits there are close together: less than --gap (transformers) or
---rounded-gap (llama.cpp) apart, in standard deviations of the logits. Tokens after a tie are not compared.
+The first difference of greedy tokens is a `tie` if the peer's two best logits at this token are close together. Their distance must be less
+than --gap (transformers) or --rounded-gap (llama.cpp), in standard deviations of the logits. Tokens after a tie are not compared.
 
 Needs transformers with torch (and gguf and accelerate for GGUF files), or llama-cpp-python, or both. Checks that need a missing package are
 reported as not tried.
@@ -182,7 +182,7 @@ class Transformers:
         return self.tokenizer(text, **words)["input_ids"]
 
     def file_ids(self, text, special):
-        """Returns the ids that tokenizer.json gives in `tokenizers`, the library that defines its format. None if there is no such file."""
+        """Returns the ids that tokenizer.json gives in `tokenizers`, the library that defines its format. Returns None without such a file."""
         import tokenizers
 
         if not (self.path / "tokenizer.json").exists():

@@ -28,9 +28,9 @@ OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # weight types that both engines co
 # 2.3x for it at 2,048 tokens.
 STAGES = ["6:0.7,13:0.7,19:0.7", "6:0.355,13:0.355,19:0.355"]
 
-# Bounds for how far apart the logits of both engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places: with
-# bf16 weights, to bf16 for activations. llama.cpp also rounds keys and values to f16. Rounding gives hundredths at most. The easiest
-# mistake between the two formats is a wrong order of the rows in the key heads. It gives a tenth.
+# Bounds for how far apart the logits of both engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places.
+# With bf16 weights, both round activations to bf16. llama.cpp also rounds keys and values to f16. Rounding makes a difference of a few
+# hundredths at most. The easiest mistake between the two formats is a wrong order of the rows in the key heads. It makes a difference of 0.1.
 SAME_MODEL = {"BF16": 0.05, "F32": 0.01}
 
 

@@ -8,8 +8,8 @@
 The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another one, in
 random order. A row of FILE.csv: conversation, turn, setting, answer. An answer is `right` if it has the turn's number; otherwise `earlier`
 or `later` if it has another turn's number; otherwise `none`. Standard output has, for each setting: the right answers per turn, the right
-answers in all, and the answers with an earlier turn's number. Then follow the points lost to the first setting, with half of the 95 %
-interval over the conversations: for all turns, for the first half of the turns and for the second half.
+answers in all, and the answers with an earlier turn's number. Then follow the points lost to the first setting: for all turns, for the
+first half of the turns and for the second half. Each has half the width of its 95 % interval over the conversations.
 """
 import argparse
 import csv

@@ -6,9 +6,9 @@
          [--threads N] [--rounds 3] [--policy "lazyllm --stages 6:0.7,13:0.7,19:0.7" --policy ...] [--profile]
 
 Weights are random; the default shape is TinyLlama-1.1B's. Every round runs each column once and starts with another one; a cell is the median of
-its rounds. `promised` is the speedup of the cost model (include/lazyprune/model/cost_model.hpp): the floating-point operations of the plain
-prefill, which computes all rows of every layer, over those of the rows that were computed. `--profile` prints the shares of the prefill's time by
-kind of operation. Pruning causes the time that is not spent in products, attention, norms, rotations and activations.
+its rounds. `promised` is the speedup of the cost model (include/lazyprune/model/cost_model.hpp). It divides the floating-point operations
+of the plain prefill, which computes all rows of every layer, by those of the rows that the pruned prefill computed. `--profile` prints the shares of the prefill's time by
+kind of operation. The time outside products, attention, norms, RoPE and activations is the cost of pruning.
 """
 import argparse
 import statistics

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A whole engine in C99 under LazyLLM. It loads a Llama from a safetensors file and computes in double with plain loops. A session of the C
- * library says what to compute. The engine continues a prompt greedily, and prints a trace of what each layer computed. The format is that
- * of lazyprune run --trace, and lazyprune compare compares two traces.
+ * A whole engine in C99 that prunes with LazyLLM. It loads a Llama from a safetensors file and computes in double with plain loops. A
+ * session of the C library says which rows to compute. The engine continues a prompt greedily, and prints a trace of what each layer
+ * computed. The trace has the format of lazyprune run --trace, and lazyprune compare compares two traces.
  *
  *   engine MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused] [full]
  *
- * IDS_FILE: the prompt, as token ids between white space. chunk N: the prompt is read N tokens at a time. fork N: its first N tokens are a
- * document, which is read as one chunk, and the answer comes from a fork of it. fused: the policy is shown queries and keys, as by an
- * engine whose attention yields no probabilities. full: the trace also has scores and logits (lazyprune compare --against).
+ * IDS_FILE: the prompt, as token ids between white space. chunk N: the prompt is read N tokens at a time. fork N: the first N tokens are a
+ * document. The engine reads it as one chunk, and a fork of the sequence reads the rest. fused: the engine shows queries and keys to the
+ * policy, like an engine whose attention yields no probabilities. full: the trace also has scores and logits (lazyprune compare --against).
  */
 #include <lazyprune/c/lazyprune.h>
 
@@ -37,7 +37,7 @@ static double* numbers(size_t count) { return room(count, sizeof(double)); }
 /* ---- the model ---- */
 
 typedef struct layer_weights {
-  double *q, *k, *v, *o, *gate, *up, *down; /* (in, out): a product sums whole rows */
+  double *q, *k, *v, *o, *gate, *up, *down; /* (in, out), so that a product adds whole rows */
   double *attention_norm, *feed_forward_norm;
 } layer_weights;
 
@@ -159,9 +159,9 @@ typedef struct sequence {
   lazyprune_session* session;
   uint32_t* ids;          /* (known) */
   double *keys, *values;  /* (layers, max_tokens, kv_heads, head_dim): row t belongs to token t */
-  double *aux, *waiting;  /* (slots, hidden): hidden states of dropped tokens, and of waiting tokens of chunks */
-  unsigned char* touched; /* (layers, max_tokens): bits for the next line of the trace */
-  float* scores;          /* (layers, max_tokens): the attention's mean over heads, if it was shown */
+  double *aux, *waiting;  /* (slots, hidden): the Aux Cache, and the rows that chunks left for a later step */
+  unsigned char* touched; /* (layers, max_tokens): bits of the enum below, for the next line of the trace */
+  float* scores;          /* (layers, max_tokens): the mean of the attention over heads, if was_scored is set */
 } sequence;
 enum { was_active = 1, was_row = 2, was_revived = 4, was_scored = 8 };
 
@@ -181,7 +181,8 @@ static sequence new_sequence(const model* m, lazyprune_session* session) {
   return s;
 }
 
-/* Returns a sequence that continues independently of `from`. This engine copies the memory; a real one shares it until it is written. */
+/* Returns a sequence that continues independently of `from`. This engine copies the memory. A real engine shares
+ * the memory until it is written. */
 static sequence fork_sequence(const sequence* from) {
   const model* m = from->m;
   const size_t kv = m->layers * m->max_tokens * m->kv_heads * m->head_dim, rows = m->max_tokens * m->hidden;
@@ -226,7 +227,7 @@ static void product(const double* x, const double* weight, size_t in, size_t out
     for (size_t o = 0; o < out; ++o) y[o] += weight[i * out + o] * x[i];
 }
 
-/* Rotates by the token's position in the text, which also a token that was skipped for a while keeps. */
+/* Applies RoPE with the token's position in the text. A token keeps this position even if layers skipped it. */
 static void rope(const model* m, double* x, size_t heads, uint32_t position) {
   const size_t half = m->head_dim / 2;
   for (size_t i = 0; i < half; ++i) {
@@ -240,7 +241,8 @@ static void rope(const model* m, double* x, size_t heads, uint32_t position) {
   }
 }
 
-/* One query attends to the active tokens up to its own: writes probabilities (heads, active) and the attended values (heads, head_dim). */
+/* One query attends to the active tokens up to `token`. Writes the probabilities (heads, active), and the attended values (heads, head_dim)
+ * to `out`. */
 static void attend(const sequence* s, size_t layer, const double* query, uint32_t token, const lazyprune_plan* plan, double* probabilities,
                    double* out) {
   const model* m = s->m;
@@ -271,7 +273,7 @@ static void attend(const sequence* s, size_t layer, const double* query, uint32_
 
 typedef struct scratch {
   double *x, *gathered;          /* (rows, hidden): the layer's input, later its output */
-  double *query, *probabilities; /* of one row: (heads, head_dim) and (heads, active) */
+  double *query, *probabilities; /* for one row: (heads, head_dim) and (heads, active) */
   float *shown, *shown_queries, *shown_keys;
 } scratch;
 
@@ -280,7 +282,7 @@ static float* floats(float* to, const double* from, size_t count) {
   return to;
 }
 
-/* Gathers keys or values of the active tokens: (active, kv_heads, head_dim). */
+/* Gathers keys or values of the active tokens into `to` (active, kv_heads, head_dim). */
 static float* gather_cache(const sequence* s, const double* cache, const lazyprune_plan* plan, float* to) {
   const size_t width = s->m->kv_heads * s->m->head_dim;
   for (size_t i = 0; i < plan->active_count; ++i)
@@ -288,7 +290,7 @@ static float* gather_cache(const sequence* s, const double* cache, const lazypru
   return to;
 }
 
-/* Returns the evidence that the plan wants, for all kinds that the library's own policies ask for. The scratch already has the
+/* Returns the evidence that the plan wants. Supports all kinds for which the library's own policies ask. The scratch already has the
  * probabilities and queries of the last rows. */
 static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, scratch* w, int fused) {
   const model* m = s->m;
@@ -363,7 +365,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
     must(lazyprune_step_enter(s->session, l, &plan));
     for (size_t i = 0; i < plan.active_count; ++i) s->touched[l * m->max_tokens + plan.active[i]] |= was_active;
 
-    /* 1. Gather the rows: new tokens, rows of the layer before, rows that come back, and rows that wait since a chunk. */
+    /* 1. Gather the rows: new tokens, rows of the previous layer, rows from the Aux Cache, and rows that a chunk left. */
     for (size_t r = 0; r < plan.rows_count; ++r) {
       const lazyprune_source source = plan.sources[r];
       const double* row = source.origin == LAZYPRUNE_EMBEDDING ? m->embedding + s->ids[source.index] * hidden
@@ -395,7 +397,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
       product(normed, weights->q, hidden, heads, w.query);
       rope(m, w.query, m->heads, plan.rows[r]);
       attend(s, l, w.query, plan.rows[r], &plan, w.probabilities, attended);
-      if (plan.rows_count - r <= queries) { /* the policy may want to see them */
+      if (plan.rows_count - r <= queries) { /* the policy may want the attention of these queries */
         const size_t q = queries - (plan.rows_count - r);
         floats(w.shown + q * m->heads * plan.active_count, w.probabilities, m->heads * plan.active_count);
         floats(w.shown_queries + q * heads, w.query, heads);
@@ -410,7 +412,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
       for (size_t i = 0; i < hidden; ++i) x[i] += out[i];
     }
 
-    /* 4. Show what the policy wants to see. Then save the rows that it drops and the rows that wait. */
+    /* 4. Show the evidence that the policy wants. Then save the rows that the session asks for. */
     const lazyprune_evidence evidence = look(s, &plan, &w, fused);
     lazyprune_spills spills = LAZYPRUNE_SPILLS;
     const size_t rows = plan.rows_count;
@@ -447,7 +449,7 @@ static uint32_t best(const model* m, const double* logits) {
   return (uint32_t)id;
 }
 
-/* ---- the trace: one JSON object per line and step; the chunks of a prompt belong to its step ---- */
+/* ---- the trace: one JSON object per line. The chunks of a prompt and the step that answers it are one line. ---- */
 
 static void print_positions(const char* key, const unsigned char* touched, size_t known, int bit, const char* end) {
   const char* comma = "";
@@ -460,7 +462,7 @@ static void print_positions(const char* key, const unsigned char* touched, size_
   printf("]%s", end);
 }
 
-/* Prints the scores, if there are any. */
+/* Prints the scores of the layer if it has any. */
 static void print_scores(const unsigned char* touched, const float* scores, size_t known) {
   const char* before = ",\"scores\":[";
   for (size_t t = 0; t < known; ++t)

@@ -31,7 +31,7 @@ def load(folder):
 
 
 class Sequence:
-    """The state of one sequence: ids, keys and values by position, and the hidden states that were saved."""
+    """The state of one sequence: token ids, keys and values by position, and saved hidden states."""
 
     def __init__(self, config, tensors, session):
         self.c, self.tensors, self.session = config, tensors, session
@@ -54,14 +54,14 @@ class Sequence:
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["rms_norm_eps"]) * weight
 
     def rope(self, x, positions):
-        """Rotates x (rows, heads, head_dim) by each token's position in the text, whenever the token is computed."""
+        """Applies RoPE to x (rows, heads, head_dim), with each token's position in the text."""
         half = x.shape[-1] // 2
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
         a, b = x[..., :half], x[..., half:]
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
     def forward(self, ids, phase, outputs, fused):
-        """Computes a step. Returns the last token's hidden state after all layers, or for a chunk, at its last layer."""
+        """Computes a step. Returns the last token's hidden state after all layers of the step."""
         c, known = self.c, self.session.state.known
         heads, kv_heads, head_dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         self.ids[known : known + len(ids)] = ids
@@ -98,7 +98,7 @@ class Sequence:
             gate = h @ weight("mlp.gate_proj").T
             x[first:] = y + (gate / (1 + np.exp(-gate)) * (h @ weight("mlp.up_proj").T)) @ weight("mlp.down_proj").T
 
-            # 4. Show what the policy wants to see, and save what it drops.
+            # 4. Show the evidence that the policy wants, and save the rows that the session asks for.
             for row, slot, place, to in self.session.leave(**self.look(plan, layer, active, query, p, fused)):
                 (self.waiting if to == lp.WAITING else self.aux)[slot] = (self.waiting if place == lp.WAITING else x)[row]
         self.session.finish()

@@ -5,13 +5,13 @@
     session = library.session("lazyllm --stages 9:0.7", layers=32)
     for layer in range(session.begin(tokens, outputs=1)):
         plan = session.enter(layer)
-        ...  # gather row r from plan.origin[r], plan.index[r]; compute the tokens at plan.rows; attend over those at plan.active
+        ...  # gather row r from plan.origin[r], plan.index[r]; compute the tokens at plan.rows; attend over the tokens at plan.active
         for row, slot, origin, to in session.leave(plan.wants, data=probabilities):
             ...  # save
     session.finish()
 
-The classes return numpy arrays, which are copies and do not change. They take C-contiguous arrays of float32: of numpy, array.array or ctypes,
-or tensors of torch on the CPU. A wrong argument raises an Error that names it.
+The classes return numpy arrays, which are copies and do not change. They accept C-contiguous arrays of float32 from numpy, array.array or ctypes,
+and torch tensors on the CPU. A wrong argument raises an Error that names it.
 """
 
 import ctypes
@@ -166,7 +166,7 @@ def _copy(address, count, dtype):
 
 
 def _copy_rows(address, rows, width, stride):
-    """Returns a copy (rows, width) of rows that begin `stride` numbers apart. Numbers after the last row are not read."""
+    """Returns a copy (rows, width) of rows that begin `stride` numbers apart. Does not read beyond the last row."""
     if rows == 0:
         return np.empty((0, width), np.float32)
     out = np.empty(rows * stride, np.float32)
@@ -189,7 +189,7 @@ _SIZE = 8 * ctypes.sizeof(c_size_t)  # the bits of a size_t
 
 
 def _wholes(place, values):
-    """Returns an array of uint32, from anything with whole numbers in one dimension. Raises Error if one is out of range."""
+    """Converts a sequence of whole numbers to an array of uint32. Raises Error if a number is out of range."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise _wrong(place, "whole numbers in one row", f"{array.dtype} of shape {array.shape}")
@@ -227,14 +227,14 @@ _STRIDE = {"data": "stride", "values": "values_stride", "query": "query_stride",
 
 
 class _Filling:
-    """The fields of an _Evidence, made from keyword arguments. Sizes and strides come from the shapes of arrays, or, for flat arrays, from the
-    caller."""
+    """The fields of an _Evidence, made from keyword arguments. Sizes and strides come from the shapes of arrays. For flat arrays, the caller gives
+    them."""
 
     def __init__(self, kind, plan, fields):
         self.kind, self.plan, self.alive = kind, plan, []
         types = dict(_Evidence._fields_)
         self.out = {"kind": _whole("evidence: kind", kind, 32)}
-        self.said = {}  # for each size, the array or argument that gave it
+        self.said = {}  # for each size: the array or the argument that set it, for errors
         for name, value in fields.items():
             if name not in types or name in ("struct_size", "kind"):
                 raise TypeError(f"expected a field of lazyprune_evidence, found {name}")
@@ -272,7 +272,7 @@ class _Filling:
             self.shape(name, shape, fields)
 
     def shape(self, name, shape, fields):
-        """Sets the sizes and the stride from an array with more than one dimension."""
+        """Sets the sizes and the stride from the shape of an array with more than one dimension."""
         names = self.dimensions(name, fields)
         known = {"active": len(self.plan.active), "rows": len(self.plan.rows)}
         if name == "query" and len(shape) == 2:
@@ -301,14 +301,14 @@ class Plan:
     """The plan of one layer. The arrays are copies, so a plan stays valid after the layer is left."""
 
     layer: int
-    active: np.ndarray  # positions, ascending: the tokens that take part; each has keys and values at this layer or is a row
+    active: np.ndarray  # positions, ascending: the tokens to attend to; each one has keys and values at this layer or is one of `rows`
     rows: np.ndarray  # positions, ascending: the tokens to compute; each attends to the active tokens up to itself
-    origin: np.ndarray  # (rows) where the input of each row lies: EMBEDDING, CARRIED, STORED or WAITING
-    index: np.ndarray  # (rows) the index of the input there
-    finish: int  # how many of the last rows need the layer's output: all rows, but in the last layer only the outputs
+    origin: np.ndarray  # (rows) the memory that has the input of each row: EMBEDDING, CARRIED, STORED or WAITING
+    index: np.ndarray  # (rows) the index of the input in that memory
+    finish: int  # how many of the last rows need the layer's output: all rows, or only the outputs in the last layer
     wants: int  # the kind of evidence that leave() needs
     window: int  # for WINDOW: the number of queries
-    over_heads: int  # for ATTENTION and WINDOW: EACH, MEAN or MAX, what the scorer reads of the heads
+    over_heads: int  # for ATTENTION and WINDOW: whether the scorer reads EACH head, their MEAN or their MAX
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -326,7 +326,7 @@ class Shown:
     """The argument of a scorer. All arrays are copies, but changes to `memory` are written back."""
 
     kind: int
-    done: int  # the number of layers done; the last of them gave the evidence
+    done: int  # the number of layers done; the last one gave the evidence
     positions: np.ndarray  # (active), ascending; the last one is the query token
     rows: np.ndarray  # HIDDEN: the positions of the rows in `data`
     data: np.ndarray | None  # ATTENTION, VALUES (heads, active); WINDOW (queries, heads, active); KEYS (active, kv_heads, head_dim); ...
@@ -374,7 +374,7 @@ class Layer:
 
 # ---- callbacks ----
 
-_kept_alive = {}  # the callbacks of the library, by the number passed as `user`, until the library destroys them
+_kept_alive = {}  # the callbacks, by the number passed as `user`. The library calls _destroy when it no longer needs one
 _numbers = iter(range(1, 1 << 62))
 _raised = threading.local()  # the exception of a callback, on its way through the library
 
@@ -475,8 +475,8 @@ class Library:
 
     def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False, over_heads=EACH):
         """Adds a scorer by name. `score(shown)` returns the scores (shown.active): larger is more important. Among equal scores the later token
-        is kept, and NaN is the lowest score. An exception of `score` is raised by the call that asked for the scores, and nothing is dropped.
-        Call Session.abandon() then."""
+        is kept, and NaN is the lowest score. If `score` raises an exception, the call that asked for the scores raises
+        it too, and drops nothing. Call Session.abandon() then."""
 
         def scores(_, pointer, out):
             def work():
@@ -501,7 +501,7 @@ class Library:
         """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. Its
         exceptions are raised like those of a scorer.
 
-        `after`: the numbers of layers done after which `keep` is called, ascending. None: after any number from `first` on."""
+        `after`: the numbers of done layers at which `keep` is called, ascending. None means that it may prune at any number from `first` on."""
 
         def answer(_, pointer, scores, kept):
             def work():
@@ -535,9 +535,9 @@ class Library:
         return Scratch(self)
 
     def session(self, policy, layers, max_tokens=0, attention_after=None, scratch=None, checks=0):
-        """Returns a session under the policy of this text, for a model with this number of layers. `max_tokens` is a limit. `checks`: pass
-        CHECK_ATTENTION while you develop an engine. "lazyllm" without --stages has the paper's stages, since the library does not know the
-        model."""
+        """Returns a session for one sequence. `policy` is the text of a policy, and `layers` is the model's number of layers. The sequence may have
+        at most `max_tokens` tokens; 0 means no limit. Pass CHECK_ATTENTION as `checks` while you develop an engine. The library does not know
+        the model. So "lazyllm" without --stages takes the paper's stages."""
         handle = c_void_p()
         options = self._options(layers, max_tokens, attention_after, scratch, checks)
         self.call("session_create", self._registry, policy.encode(), byref(options), byref(handle))
@@ -555,12 +555,12 @@ class Library:
         return self._text("policy_text", policy.encode(), byref(self._options(layers, 0, attention_after)))
 
     def policy_help(self):
-        """Returns a list of all presets, scorers, schedules, selectors and stores, one kind per line."""
+        """Returns a list of all presets, scorers, schedules, selectors and stores, with one line for each kind."""
         return self._text("policy_help")
 
 
 class Scratch:
-    """Scratch memory of selection, for the sessions of one thread (Library.scratch)."""
+    """The scratch memory that sessions need to select tokens. The sessions of one thread may share it (Library.scratch)."""
 
     def __init__(self, library):
         self._library, self.handle = library, c_void_p()
@@ -571,7 +571,7 @@ class Scratch:
 
 
 class Session:
-    """The session of one sequence. `margin`: how clear the last selection was (lazyprune_spills)."""
+    """The session of one sequence. `margin` says how clear the last selection was (lazyprune_spills)."""
 
     def __init__(self, library, handle):
         self._library, self._handle, self.margin, self._plan, self._trace = library, handle, float("nan"), None, None
@@ -587,7 +587,7 @@ class Session:
         return out
 
     def clone(self):
-        """Returns a copy, which continues independently of this session and is not traced."""
+        """Returns a copy that continues independently of this session. The copy is not traced."""
         handle = c_void_p()
         self._call("session_clone", byref(handle))
         return Session(self._library, handle)
@@ -609,8 +609,8 @@ class Session:
             self._trace._abandon()
 
     def truncate(self, tokens):
-        """Forgets the tokens from this position on, such as rejected drafts. What their steps changed for earlier tokens stays. To ask several
-        questions about one text, clone() before the first."""
+        """Keeps the first `tokens` tokens and forgets the others, such as rejected drafts. If their steps dropped or revived earlier tokens, that
+        stays. To ask several questions about one text, call clone() before the first question."""
         self._call("session_truncate", _whole("tokens", tokens, _SIZE))
 
     def adopt(self, tokens):
@@ -656,8 +656,8 @@ class Session:
         self._call("step_check", byref(self._request(tokens, phase, outputs)))
 
     def begin(self, tokens, phase=PREFILL, *, outputs):
-        """Begins a step and returns its number of layers. `outputs`: 1 for the last piece of a prompt and for a generated token, 0 for a chunk
-        (more of the prompt follows), k for k - 1 drafts."""
+        """Begins a step and returns its number of layers. `outputs` is 1 for a whole prompt, for the last piece of a prompt, and for a generated
+        token. It is 0 for a chunk, a piece of a prompt that more pieces follow. It is k for a token and k - 1 drafts."""
         layers = c_uint32()
         self._call("step_begin", byref(self._request(tokens, phase, outputs)), byref(layers))
         if self._trace:
@@ -677,7 +677,7 @@ class Session:
         return self._plan
 
     def pages(self, size):
-        """Returns the numbers of the pages that hold an active token. `size`: positions per page."""
+        """Returns the numbers of the pages that have an active token. `size` is the number of positions per page."""
         size, count = _whole("size", size, _SIZE), c_size_t()
         self._call("step_pages", size, None, 0, byref(count))
         out = np.empty(count.value, np.uint32)
@@ -685,10 +685,10 @@ class Session:
         return out
 
     def leave(self, kind=NOTHING, **fields):
-        """Leaves the layer. Returns the rows to save, an array of SPILL: row, slot, origin, to. `row` is an index into plan.rows, or, if the
-        origin is WAITING, a slot of the waiting rows.
+        """Leaves the layer. Returns the rows to save, as an array of SPILL: row, slot, origin, to. `row` is an index into plan.rows. If the origin
+        is WAITING, `row` is a slot of the waiting rows instead.
 
-        `kind` and `fields` are the evidence; the fields are those of lazyprune_evidence. Arrays with a shape need no sizes: data (heads, active)
+        `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. Arrays with a shape need no sizes: data (heads, active)
         for ATTENTION, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, (rows, hidden) for HIDDEN; values and keys
         (active, kv_heads, head_dim); query (heads, head_dim) or (queries, heads, head_dim). Flat arrays need heads, stride and so on."""
         filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None
@@ -706,8 +706,8 @@ class Session:
             self._trace._finish()
 
     def trace(self, file):
-        """Records from now on what each step sees and computes. Trace.write writes it to `file`, a path or an open text file. If `file` is the
-        Trace of another session, it continues with this session, a fork of that one."""
+        """Starts to record what each step sees and computes, and returns the Trace. Trace.write writes the record to `file`, a path or an open text
+        file. If this session is a fork, `file` may be the Trace of the other session. That Trace then continues with this session."""
         self._trace = file if isinstance(file, Trace) else Trace(file, self.state.layers)
         return self._trace
 
@@ -742,9 +742,9 @@ class Trace:
         self._abandon()
 
     def write(self, tokens, logits=None, next=None):
-        """Writes one line for the steps that finished since the last line: the chunks of a prompt and the step that answers it, or a generated
-        token. `tokens`: the new ids of these steps. `logits` (vocabulary): those of the last token. Without logits pass the `next` id;
-        `lazyprune compare` then cannot see wrong positions or wrong slots."""
+        """Writes one line for the steps that finished since the last line. These are the chunks of a prompt and the step that answers it, or the
+        step of a generated token. `tokens` are the new ids of these steps. `logits` (vocabulary) are the logits of the last token. Without
+        logits, pass the id of the `next` token. `lazyprune compare` then cannot see wrong positions or wrong slots."""
         tokens = _wholes("trace: tokens", tokens)
         if len(tokens) != self._tokens or not len(tokens):
             raise _wrong("trace: tokens", f"the ids of the {self._tokens} tokens of the steps that finished since the last line", len(tokens))

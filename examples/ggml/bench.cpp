@@ -3,10 +3,10 @@
 //   lazyprune_ggml_bench -m FILE.gguf [--policy TEXT] [--prompt N] [--repeat N] [--ids FILE] [--threads N] [--kv f16|f32]
 //                        [--flash-attention on|off] [--ubatch N] [--llama-ubatch N] [--device NAME] [--logits]
 // Without --logits it prints the time to the first token in seconds, in alternating runs: llama.cpp's dense prefill, the engine's dense
-// prefill, and the engine's prefill under the policy. It also prints the speedup that the number of rows promises.
-// --logits: with all tokens kept, it prints how far the engine's logits are from llama.cpp's. It also prints how far llama.cpp's logits are
-// from its own with another number of threads.
-// The prompt is the first tokens of --ids, or made up.
+// prefill, and the engine's prefill under the policy. It also prints the speedup that the cost model predicts from the number of rows.
+// With --logits it keeps all tokens, and prints how far the engine's logits are from llama.cpp's. It also prints how far llama.cpp's logits
+// are from its own logits with another number of threads.
+// The prompt is the first tokens of --ids. Without --ids, the program makes up token ids.
 #include <llama.h>
 
 #include <chrono>
@@ -85,7 +85,8 @@ std::vector<token_id> prompt_of(const program_options& o, const model& m) {
 }
 
 struct distance {
-  double most = 0, squares = 0, of_logits = 0, count = 0;  // largest difference; sums of squared differences and of squared logits
+  // The largest difference, the sum of squared differences, the sum of squared logits, and the number of logits.
+  double most = 0, squares = 0, of_logits = 0, count = 0;
   bool same_best = true, same_bits = true;
 
   void add(std::span<const float> a, std::span<const float> b) {
@@ -110,7 +111,7 @@ struct distance {
   }
 };
 
-/// Compares the logits after the prompt, and after each of four more tokens.
+/// Compares the logits after the prompt, and after each of four decode steps.
 void hold_logits(const program_options& o) {
   constexpr std::size_t more = 4;
   const devices where = open_devices(o.device, o.threads);
@@ -145,8 +146,8 @@ double median(std::vector<double> list) {
   return list.size() % 2 == 1 ? list[half] : (list[half - 1] + list[half]) / 2;
 }
 
-/// Seconds by the clock, and processor seconds of all threads. Other processes on the machine affect only the first, unless threads wait by
-/// spinning.
+/// The wall time, and the processor time of all threads, both in seconds. Other processes on the machine affect only the wall time, unless
+/// threads wait by spinning.
 struct times {
   std::vector<double> seconds{}, processor{};
 };

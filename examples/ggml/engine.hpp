@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One sequence under a pruning session, computed by ggml. The layers between two prunings become graphs. At a layer whose attention decides
-// which tokens stay, one row of probabilities is read back from the device; only indices are sent to it. Everything else stays on the
-// device: keys and values of each layer by position, the rows carried from graph to graph, saved rows (the Aux Cache), and waiting rows.
+// ggml computes one sequence, as a pruning session plans it. The layers from one pruning layer to the next become graphs. At a pruning
+// layer, the engine reads one row of probabilities back from the device. It sends only indices to the device. All other data stays on the
+// device: keys and values of each layer by position, the rows carried from graph to graph, the Aux Cache, and waiting rows.
 #pragma once
 
 #include <ggml-cpp.h>
@@ -33,12 +33,12 @@ struct engine_options {
   std::size_t max_tokens;
   ggml_type kv_type = GGML_TYPE_F16;  // or F32
   bool flash_attention = true;
-  std::size_t ubatch = 512;  // the most rows that go through a range of layers at a time
+  std::size_t ubatch = 512;  // the most rows in one graph
 };
 
 namespace detail {
 
-/// A graph that is computed once, with its inputs and outputs.
+/// A graph with its inputs. It is computed once.
 class graph {
  public:
   graph(ggml_backend_sched_t scheduler, std::size_t nodes, std::vector<std::uint8_t>& memory)
@@ -46,7 +46,7 @@ class graph {
         context_(ggml_init({memory.size(), memory.data(), true})),
         nodes_(ggml_new_graph_custom(context_.get(), nodes, false)) {}
 
-  /// Returns the bytes that a graph with this number of nodes needs beside the data of its tensors.
+  /// Returns the bytes that a graph with this number of nodes needs, without the data of its tensors.
   static std::size_t memory_for(std::size_t nodes) { return nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false); }
 
   ggml_context* context() const { return context_.get(); }
@@ -75,7 +75,7 @@ class graph {
     if (!ggml_backend_sched_alloc_graph(scheduler_, nodes_))
       throw error("ggml", "", "memory for a graph", "too little", lazyprune::error_code::no_memory);
     for (const auto& [t, bytes] : inputs_)
-      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // an input without a buffer is read by no node
+      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // no node reads an input without a buffer
     if (const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, nodes_); status != GGML_STATUS_SUCCESS)
       throw error("ggml", "", "a graph that can be computed", ggml_status_to_string(status), lazyprune::error_code::io);
   }
@@ -92,7 +92,8 @@ class graph {
   std::vector<std::pair<ggml_tensor*, std::vector<char>>> inputs_;
 };
 
-/// A copy of a layer's plan. A layer that decides nothing is left before its graph is computed, so its plan must outlive it.
+/// A copy of a layer's plan. The engine leaves a layer without evidence before it computes the layer's graph. By then the session's plan is
+/// gone.
 struct planned_layer {
   explicit planned_layer(const lazyprune::layer_plan& plan)
       : layer(plan.layer),
@@ -109,18 +110,18 @@ struct planned_layer {
 
 /// The rows of a layer that one graph computes.
 struct row_range {
-  std::size_t first, end, output_rows;  // the last `output_rows` rows need the layer's output, the others only keys and values
+  std::size_t first, end, output_rows;  // the last `output_rows` rows need the layer's output; the others need only keys and values
 
   std::size_t count() const { return end - first; }
 };
 
-/// The inputs of a layer's attention. Consecutive layers of a graph with the same rows and active tokens share them.
+/// The inputs of a layer's attention. If consecutive layers of a graph have the same rows and active tokens, they share these inputs.
 struct attention_inputs {
   std::span<const position> rows, seen;  // seen: the active tokens up to the last row
   std::size_t output_rows;
-  ggml_tensor* positions;  // (rows): the cache rows to write, and the angles of the rotation
-  ggml_tensor* gathered;   // (seen): the cache rows to read; null: the first rows of the cache
-  ggml_tensor* mask;       // (output_rows, seen); null: each row sees all of them
+  ggml_tensor* positions;  // (rows): the cache rows to write, and the positions for RoPE
+  ggml_tensor* gathered;   // (seen): the cache rows to read; null for the first rows of the cache
+  ggml_tensor* mask;       // (output_rows, seen); null if each row sees all of them
 };
 
 inline std::vector<std::int32_t> as_indices(std::span<const position> list) { return {list.begin(), list.end()}; }
@@ -161,13 +162,13 @@ class engine {
   const lazyprune::any_session& session() const { return session_; }
 
   /// Reads tokens. Returns the logits (vocabulary) of the last one, which stay valid until the next step. A `chunk` of a prompt has no
-  /// logits. If `trace` is not null, adds to it what each layer saw and computed. After an error the tokens are forgotten.
+  /// logits. If `trace` is not null, adds to it what each layer saw and computed. If the step throws, the engine forgets the tokens.
   std::span<const float> step(std::span<const token_id> tokens, lazyprune::phase phase, bool chunk, lazyprune::step_trace* trace) {
     auto step = session_.begin({.tokens = tokens.size(), .phase = phase, .outputs = chunk ? std::size_t{0} : std::size_t{1}});
     ids_.insert(ids_.end(), tokens.begin(), tokens.end());
     logits_.clear();
     try {
-      std::vector<detail::planned_layer> range;  // layers that are computed without reading anything back between them
+      std::vector<detail::planned_layer> range;  // the layers to compute, with nothing to read back or to save between them
       for (layer_id layer = 0; layer < step.layers(); ++layer) {
         const lazyprune::layer_plan& plan = step.enter(layer);
         range.emplace_back(plan);
@@ -202,9 +203,9 @@ class engine {
   using planned_layer = detail::planned_layer;
   using attention_inputs = detail::attention_inputs;
 
-  /// Flash attention on the CPU sums the values in half precision if it has fewer queries than this. So the last layer computes the output
-  /// of this many rows of a prompt, although only one is needed. The extra time is not measurable. The logits are then those of llama.cpp,
-  /// which computes the attention of all rows.
+  /// Flash attention on the CPU sums the values in half precision if it has fewer queries than this number. So the last layer computes the
+  /// output of this many rows of a prompt, although only one row is needed. The extra time is too short to measure. The logits then equal
+  /// those of llama.cpp, which computes the attention of all rows.
   static constexpr std::size_t least_finished = 64;
 
   /// Whether the device's flash attention takes keys and values in F32, the type that ggml_get_rows yields.
@@ -217,17 +218,17 @@ class engine {
         device, ggml_flash_attn_ext(c, rows(model_.heads), rows(model_.kv_heads), rows(model_.kv_heads), mask, 1.0f, 0.0f, 0.0f));
   }
 
-  /// Computes a range of layers, some rows at a time. Each graph has all rows of a range of positions, whichever layer they enter at. A row
-  /// does not see later rows, so the keys of earlier graphs are all that it needs. The last graph yields what the policy wants to see, or
+  /// Computes a range of layers, some rows at a time. Each graph has all rows of a range of positions, in all layers. A row does not see
+  /// later rows, so the keys of its own graph and of earlier graphs suffice. The last graph yields the evidence that the policy wants, or
   /// the logits.
   void compute(const std::vector<planned_layer>& range, evidence_kind wanted, std::size_t queries) {
     const std::vector<position>& rows = range.back().rows;
     const std::size_t most = std::max(options_.ubatch, queries), graphs = (rows.size() + most - 1) / most;
-    const std::size_t size = (rows.size() + graphs - 1) / graphs;  // even sizes, because even a graph of few rows reads all weights
-    std::vector<std::size_t> done(range.size(), 0);                // how many rows of each layer are computed
+    const std::size_t size = (rows.size() + graphs - 1) / graphs;  // graphs of equal size, because each graph reads all weights
+    std::vector<std::size_t> done(range.size(), 0);                // for each layer: how many of its rows are computed
     for (std::size_t g = 0; g < graphs; ++g) {
       const bool last = g + 1 == graphs;
-      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // rows of the last layer up to and including this graph
+      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // the rows of the last layer in this graph and the earlier ones
       const position bound = last ? std::numeric_limits<position>::max() : rows[count - 1];
       graph nodes(scheduler_.get(), nodes_, graph_memory_);
       attention_inputs in{};
@@ -259,8 +260,8 @@ class engine {
     std::swap(carried_, next_carried_);
   }
 
-  /// Gathers the inputs of these rows, (rows, hidden). `x` holds the output of the layer before, from its row `first` on. If `x` is null,
-  /// that output is in `carried_`, where the previous range wrote it.
+  /// Gathers the inputs (rows, hidden) of these rows. `x` has the output of the previous layer, from that layer's row `first` on. If `x` is
+  /// null, this output is in `carried_`, because the previous range wrote it there.
   ggml_tensor* gather(graph& nodes, const planned_layer& plan, const detail::row_range& slice, ggml_tensor* x, std::size_t first) {
     ggml_context* const c = nodes.context();
     ggml_tensor* const carried = x ? x : carried_;
@@ -275,7 +276,7 @@ class engine {
                           x->ne[1] == static_cast<std::int64_t>(slice.count());
     if (all_of_x) return x;
 
-    ggml_tensor* rows = nullptr;  // the rows of one origin after those of another
+    ggml_tensor* rows = nullptr;  // the rows gathered so far, one origin after the other
     std::array<std::int32_t, 4> next{};
     for (std::size_t from = 0; from < tables.size(); ++from) {
       if (wanted[from].empty()) continue;
@@ -289,7 +290,7 @@ class engine {
     return ggml_get_rows(c, rows, nodes.indices(order));
   }
 
-  /// Makes the inputs of a layer's attention, unless they are the same as those of the layer before.
+  /// Makes the inputs of a layer's attention, unless the inputs of the previous layer are the same.
   void share_inputs(graph& nodes, const planned_layer& plan, const detail::row_range& slice, attention_inputs& in) const {
     const std::span<const position> rows = std::span(plan.rows).subspan(slice.first, slice.count());
     const auto seen_end = std::ranges::upper_bound(plan.active, rows.back());
@@ -303,7 +304,7 @@ class engine {
           .gathered = nullptr,
           .mask = nullptr};
     if (seen.back() + 1 != seen.size()) in.gathered = nodes.indices(detail::as_indices(seen));
-    if (slice.output_rows < 2) return;  // the last row sees all of them, so it needs no mask
+    if (slice.output_rows < 2) return;  // the last row sees all tokens in `seen`, so it needs no mask
     const ggml_fp16_t zero = ggml_fp32_to_fp16(0.0f), never = ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity());
     std::vector<ggml_fp16_t> mask(slice.output_rows * seen.size(), never);
     for (std::size_t r = 0; r < slice.output_rows; ++r) {
@@ -317,7 +318,7 @@ class engine {
     return ggml_mul(c, ggml_rms_norm(c, x, model_.epsilon), weight);
   }
 
-  /// Returns x as (rows, heads, head_dim), rotated by the positions in the text.
+  /// Returns x as (rows, heads, head_dim), after RoPE with the positions in the text.
   ggml_tensor* rotate(ggml_context* c, ggml_tensor* x, std::int64_t heads, ggml_tensor* positions) const {
     x = ggml_reshape_3d(c, x, model_.head_dim, heads, x->ne[1]);
     return ggml_rope_ext(c, x, positions, model_.rope_divisors, static_cast<int>(model_.head_dim), GGML_ROPE_TYPE_NORMAL, 0,
@@ -376,8 +377,8 @@ class engine {
     return ggml_cont_2d(c, ggml_permute(c, attended, 0, 2, 1, 3), width, rows);
   }
 
-  /// Adds what the policy wants to see of the last rows to the graph's outputs. Probabilities cost one more product, since flash attention
-  /// does not yield them.
+  /// Adds the evidence that the policy wants to the graph's outputs. Probabilities need one more product, since flash attention does not
+  /// yield them.
   void show(graph& nodes, layer_id l, ggml_tensor* q, const attention_inputs& in, evidence_kind wanted, std::size_t queries) {
     ggml_context* const c = nodes.context();
     if (wanted == evidence_kind::attention || wanted == evidence_kind::window || wanted == evidence_kind::values) {
@@ -408,7 +409,7 @@ class engine {
     outputs_.clear();
   }
 
-  /// Returns a view of what was read back.
+  /// Returns a view of the evidence that was read back from the device.
   lazyprune::evidence evidence_of(const planned_layer& plan, evidence_kind wanted) {
     const auto heads = static_cast<std::size_t>(model_.heads), kv_heads = static_cast<std::size_t>(model_.kv_heads);
     const auto head_dim = static_cast<std::size_t>(model_.head_dim), hidden = static_cast<std::size_t>(model_.hidden);
@@ -435,8 +436,7 @@ class engine {
     return {};
   }
 
-  /// Saves the rows that the session asks for: dropped rows, rows that wait, and waiting rows that are dropped. All are read before any is
-  /// written.
+  /// Saves the rows that the session asks for: dropped rows, rows that wait, and waiting rows that are dropped.
   void save(std::span<const lazyprune::spill> spills) {
     if (spills.empty()) return;
     graph nodes(scheduler_.get(), nodes_, graph_memory_);
@@ -456,7 +456,7 @@ class engine {
     nodes.compute();
   }
 
-  /// Writes the scores of last_query_attention: the mean over heads of the attention shown.
+  /// Writes the scores of last_query_attention to `scores`: the mean of the shown attention over the heads.
   void record_scores(std::vector<float>& scores) const {
     const auto heads = static_cast<std::size_t>(model_.heads);
     const std::size_t active = shown_.size() / heads;
@@ -470,15 +470,15 @@ class engine {
   std::vector<token_id> ids_;  // (known)
 
   std::size_t nodes_;          // the most nodes of a graph
-  bool gathers_half_ = false;  // gathered rows of an F16 cache are cast back to F16
+  bool gathers_half_ = false;  // whether gathered rows of an F16 cache are cast from F32 back to F16
   ggml_backend_sched_ptr scheduler_;
   std::vector<std::uint8_t> graph_memory_;
   ggml_context_ptr cache_context_;
   ggml_backend_buffer_ptr cache_;
   std::vector<ggml_tensor*> keys_, values_;  // by layer: (max_tokens, kv_heads * head_dim); row t belongs to token t
-  ggml_tensor *carried_, *next_carried_;     // (max_tokens, hidden): the output of the layer before a range, and of its last layer
+  ggml_tensor *carried_, *next_carried_;     // (max_tokens, hidden): the output of the layer before a range, and of the range's last layer
   ggml_tensor *aux_, *waiting_;              // (max_tokens, hidden): by slot
-  std::vector<std::pair<ggml_tensor*, std::vector<float>*>> outputs_;  // outputs of the current graph, and where to read them to
+  std::vector<std::pair<ggml_tensor*, std::vector<float>*>> outputs_;  // outputs of the current graph, and the arrays to read them into
   std::vector<float> shown_, shown_cache_, logits_;
 };
 

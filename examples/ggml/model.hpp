@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Loads a Llama from a GGUF file into the memory of any device that ggml supports. Weights keep the type in which they are stored. Rows of
-// q and k keep the order of GGUF files, in which RoPE rotates neighbours. A file that needs more than this is an error.
+// q and k keep the order of GGUF files, in which RoPE rotates neighbours. A file that needs features beyond these is an error.
 #pragma once
 
 #include <ggml-cpp.h>
@@ -33,8 +33,8 @@ struct devices {
   ggml_backend_dev_t main() const { return ggml_backend_get_device(backends.front().get()); }
 };
 
-/// Opens a device and the CPU. `name`: a name that ggml_backend_dev_name returns, or empty for a GPU if there is one, else the CPU. Throws
-/// `error` if there is no such device or it cannot be opened.
+/// Opens a device and the CPU. `name` is a name that ggml_backend_dev_name returns. If it is empty, opens a GPU if there is one, else only
+/// the CPU. Throws `error` if there is no such device, or if the device cannot be opened.
 inline devices open_devices(const std::string& name, int threads) {
   ggml_backend_load_all();
   ggml_backend_dev_t device = ggml_backend_dev_by_type(name.empty() ? GGML_BACKEND_DEVICE_TYPE_GPU : GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -65,7 +65,7 @@ struct layer_weights {
 struct model {
   std::int64_t hidden, feed_forward, heads, kv_heads, head_dim, vocabulary, positions;
   float epsilon, rope_base, rope_scale;
-  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2), divides the frequencies; may be null
+  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2) divides the frequencies; null if there are none
   std::vector<layer_weights> layers;
 
   std::int64_t kv_size() const { return kv_heads * head_dim; }
@@ -137,8 +137,8 @@ class gguf_reader {
     }
   }
 
-  /// Returns the description of a tensor, or null if it is optional and missing. Throws `error` if it has another shape or a type that
-  /// cannot be multiplied, or if the file is too short for its data.
+  /// Returns the description of a tensor, or null if it is optional and missing. Throws `error` if the tensor has another shape, or a type
+  /// that ggml cannot multiply. Also throws it if the file is too short for the tensor's data.
   ggml_tensor* tensor(const std::string& name, std::initializer_list<std::int64_t> shape, bool optional = false) {
     ggml_tensor* const found = ggml_get_tensor(tensors_.get(), name.c_str());
     if (!found && optional) return nullptr;
@@ -204,7 +204,7 @@ class gguf_reader {
   std::map<std::string, std::int64_t> unused_;
 };
 
-/// Places weights in memory. The kind of memory decides which device computes with them.
+/// Places weights in memory. The kind of memory decides which device computes with a weight.
 class weight_memory {
  public:
   explicit weight_memory(const devices& where) {
@@ -217,8 +217,8 @@ class weight_memory {
     if (cpu != main) kinds_.push_back({cpu, ggml_backend_dev_buffer_type(cpu)});
   }
 
-  /// Returns a tensor like `stored`, in the first kind of memory for which its device supports the operation `of(context, weight)`. Returns
-  /// null if there is none.
+  /// Returns a tensor like `stored`. It lies in the first kind of memory whose device supports the operation `of(context, weight)`. Returns
+  /// null if there is no such memory.
   template <class Operation>
   ggml_tensor* place(const ggml_tensor* stored, Operation of) {
     for (kind& k : kinds_) {
@@ -314,7 +314,7 @@ inline model load_model(const std::string& path, const devices& where) {
   const ggml_tensor* const divisors = file.tensor("rope_freqs.weight", {m.head_dim / 2}, true);
   m.embedding = place(embedding, look_up);
   m.norm = norm("output_norm.weight");
-  m.head = place(head ? head : embedding, multiply);  // tied embeddings: a second copy, in memory that products can read
+  m.head = place(head ? head : embedding, multiply);  // tied embeddings get a second copy, in memory that products can read
   m.rope_divisors = divisors ? place(divisors, rotate) : nullptr;
   const std::int64_t q_size = m.heads * m.head_dim;
   for (std::int64_t l = 0; l < file.whole(key("block_count"), {}, 400); ++l) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The flags of both programs, and the settings and objects made from them.
+// Reads the flags of both programs, and makes the engine's settings and sessions from them.
 #pragma once
 
 #include <fstream>
@@ -25,7 +25,7 @@ struct program_options {
   bool flash_attention = true, full = false, logits = false;
 };
 
-/// Reads the flags that both programs have, and those in `flags`. Throws `error` for an unknown flag or a wrong value.
+/// Reads the flags that both programs have, and the flags in `flags`. Throws `error` for an unknown flag or a wrong value.
 inline program_options read_options(int argc, char** argv, std::vector<std::string_view> flags) {
   program_options o;
   flags.insert(flags.begin(), {"-m", "--threads", "--kv", "--flash-attention", "--ubatch", "--device"});

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares the engine on ggml with lazyprune and with llama.cpp. Exit code 0: all checks passed. 77: all passed, but the checks of SmolLM2
-were skipped because its file is missing.
+"""Compares the engine on ggml with lazyprune and with llama.cpp. The exit code is 0 if all checks passed. It is 77 if they passed, but the
+checks of SmolLM2 were skipped because its file is missing.
 
   prove.py [--engine build/ggml] [--program build/examples/lazyprune] [--smollm2 MODEL.gguf] [--threads 1]
 
-1. The bundled model in F32: on 20 prompts the engine keeps the same tokens as `lazyprune run`, read at once and in chunks. Scores and
-   logits are those of lazyprune's reference in float64.
-2. The same for every preset, and for every kind of evidence that the library's own scorers ask for.
+1. The bundled model in F32: on 20 prompts, read at once and in chunks, the engine keeps the same tokens as `lazyprune run`. On some of them,
+   the scores and logits are also compared with lazyprune's reference in float64.
+2. Every preset, and every kind of evidence that the library's own scorers ask for: on one prompt, both keep the same tokens.
 3. SmolLM2-135M-Instruct on 5 prompts with a needle each. Converted to F32, the engine keeps the same tokens as `lazyprune run`, or differs
    first at a choice whose margin is below MARGIN. In Q4_1, ggml rounds activations to 8 bits and lazyprune does not. There the engine
    finds the needles that `lazyprune run` finds, and the share of tokens that both keep is printed.
-4. With all tokens kept, the logits are llama.cpp's.
+4. If all tokens are kept, the engine's logits are llama.cpp's.
 
 write_gguf.py writes the files in F32 to the engine's folder. Needs the packages numpy and gguf.
 """
@@ -34,8 +34,8 @@ OTHERS = ["lazyllm_blocks --stages 2:0.4,4:0.3", "static --stages 2:0.4,4:0.3", 
           "lazyllm --stages 2:0.4,4:0.5 --scorer prompt_window_attention:window=16", "lazyllm --stages 2:0.4,4:0.5 --scorer recency",
           "lazyllm --stages 2:0.4,4:0.5 --decode only", "lazyllm --stages 2:0.4,4:0.5 --store bounded:rows=200"]
 NEEDLE_STAGES = "--stages 21:0.3"  # 400 answers show no loss with these stages (bench/smollm2)
-MARGIN = 1e-4  # two orders of F32 sums may differ by this much after thirty layers
-ROUNDING = 1e-6  # relative r.m.s. of the logits' difference if both sides compute the same
+MARGIN = 1e-4  # after thirty layers, F32 sums in another order may differ by this much
+ROUNDING = 1e-6  # the largest r.m.s. difference of logits, relative to the logits, that rounding explains
 
 
 class Proof:

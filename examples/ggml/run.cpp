@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Continues a prompt greedily, and prints a trace of what each layer computed. The format is that of lazyprune run --trace, which
-// examples/VALIDATING.md describes; lazyprune compare compares two traces.
+// Continues a prompt greedily, and prints a trace of what each layer computed. The trace has the format of lazyprune run --trace, which
+// examples/VALIDATING.md describes. lazyprune compare compares two traces.
 //   lazyprune_ggml -m FILE.gguf --ids FILE [--policy TEXT] [--tokens N] [--chunk N] [--threads N] [--kv f16|f32] [--flash-attention on|off]
 //                  [--ubatch N] [--device NAME] [--forget N] [--full]
-// --ids: the prompt, as token ids between white space. --full: the trace also has scores and logits. --forget: before each step, a chunk of
-// N tokens is read and taken back, which must not change the result.
+// --ids: the prompt, as token ids between white space. --full: the trace also has scores and logits. --forget: before each step, the engine
+// reads a chunk of N tokens and takes it back. This must not change the result.
 #include <cstdio>
 #include <string_view>
 

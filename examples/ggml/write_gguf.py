@@ -3,9 +3,9 @@
 """Writes a Llama model as a GGUF file in F32, for engines on ggml and for llama.cpp.
 
   write_gguf.py FOLDER OUT.gguf      from a Hugging Face folder with config.json and model.safetensors
-  write_gguf.py IN.gguf OUT.gguf     from another GGUF file: the weights are converted to F32, and the metadata stay
+  write_gguf.py IN.gguf OUT.gguf     from another GGUF file: converts the weights to F32 and keeps the metadata
 
-No number is rounded. A file that is made from a folder has no vocabulary: programs use it with token ids. Needs numpy and gguf (pip install
+No number is rounded. A file that is made from a folder has no vocabulary, so programs use it with token ids. Needs numpy and gguf (pip install
 numpy gguf).
 """
 import argparse
@@ -43,8 +43,8 @@ def gguf_name(name):
 
 
 def interleaved(values, heads):
-    """Reorders the rows of each head from Hugging Face's order to GGUF's. RoPE rotates pairs of rows: rows i and i + head_dim / 2 in
-    Hugging Face's order, neighbours in GGUF's."""
+    """Reorders the rows of each head from Hugging Face's order to GGUF's. RoPE rotates pairs of rows. A pair is rows i and i + head_dim / 2 in
+    Hugging Face's order, and two neighbours in GGUF's order."""
     rows, columns = values.shape
     return values.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 

@@ -58,7 +58,7 @@ struct number_range {
   }
 };
 
-/// The last of the names, as in "-n,--n-predict,--predict". Errors call the flag by it.
+/// Returns the last name in a text like "-n,--n-predict,--predict". Errors use this name.
 std::string name_of_flag(std::string_view names) { return std::string(names.substr(names.rfind(',') + 1)); }
 
 template <class T>
@@ -69,7 +69,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, T& to, number_r
       ->type_name("N");
 }
 
-/// The flag takes one or more numbers with commas between them.
+/// Adds a flag that takes one or more numbers with commas between them.
 template <class T>
 CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>& to, number_range<T> range, const std::string& help) {
   const auto read = [&to, range, flag = name_of_flag(names)](const std::string& text) {
@@ -80,7 +80,7 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>
   return app.add_option_function<std::string>(names, read, help)->type_name("N,N,...");
 }
 
-/// The flag takes a text that is not empty.
+/// Adds a flag that takes a text that is not empty.
 template <class Text>
 CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const std::string& help) {
   const auto read = [&to, flag = name_of_flag(names)](const std::string& text) {
@@ -185,7 +185,7 @@ void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model) 
   tokens("--least-tokens", spec.least_tokens, "Prune nothing while prompt and answer together have fewer than N tokens");
 }
 
-/// Sets what the program does if this command was typed.
+/// Makes `what` the program's action if this command was typed.
 void choose(CLI::App& command, action& chosen, action what) {
   command.final_callback([&chosen, what = std::move(what)] { chosen = what; });
 }
@@ -235,7 +235,7 @@ void add_template_flags(CLI::App& command, template_flags& flags) {
       ->group(chat_group);
 }
 
-/// What `run` and `chat` have in common, except the text that they read.
+/// The flags that `run` and `chat` share, except those of the text that they read.
 void add_generation_flags(CLI::App& command, run_flags& flags) {
   const auto read_predict = [&flags](const std::string& text) {
     const auto n = number_range<long long>{-1}.read("--predict", text);
@@ -287,7 +287,7 @@ CLI::Option* add_escapes(CLI::App& command, bool& escapes, const std::string& te
                           "Read \\n, \\t, \\\" and the like in " + texts + " as the characters that they stand for");
 }
 
-/// What -e does.
+/// Replaces the escapes in the texts, for -e.
 void unescape(run_flags& flags) {
   for (std::optional<std::string>* text : {&flags.prompt, &flags.system})
     if (*text && **text != "-") **text = unescaped(**text);
@@ -525,13 +525,13 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   });
 }
 
-/// The tokens that every method of a sweep or a search keeps. Their descriptions are those of add_policy_flags.
+/// Adds the flags for the tokens that every method of a sweep or a search keeps. add_policy_flags describes these flags.
 void add_kept_flags(CLI::App& command, kept_tokens& kept) {
   add_number(command, "--keep-first", kept.first, number_range<std::size_t>{0}, "")->group(pruning_group);
   add_number(command, "--keep-last", kept.last, number_range<std::size_t>{0}, "")->group(pruning_group);
 }
 
-/// `which`: what the methods are compared with, or what they replace.
+/// `which`: the words after "Methods" in the help.
 void add_method_flags(CLI::App& command, method_flags& flags, const std::string& which) {
   const auto read_methods = [&flags](const std::string& text) {
     flags.names.clear();
@@ -731,7 +731,7 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return edits[a.size()][b.size()];
 }
 
-/// What was typed, with "; did you mean NAME?" after it if a name begins with it or differs from it in few letters.
+/// Returns the typed text. If a name begins with it or differs from it in few letters, "; did you mean NAME?" follows.
 std::string with_suggestion(const std::string& typed, const std::vector<std::string>& names) {
   const std::string name = typed.substr(0, typed.find('='));
   const std::size_t letters = name.size() - std::min(name.find_first_not_of('-'), name.size()),

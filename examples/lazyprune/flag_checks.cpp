@@ -10,7 +10,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// A sweep and a search need both.
+/// Sweeps and searches need data and a directory.
 void check_data_and_directory(std::string_view who, const question_flags& questions, const std::string& directory) {
   if (questions.data.empty()) throw error(who, "", "-d FILE.jsonl", "none");
   if (directory.empty()) throw error(who, "", "--out DIR", "none");

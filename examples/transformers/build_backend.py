@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""scikit-build-core, which builds the shared library by CMake; and an sdist carries the C++ headers, which lie above this folder."""
+"""Builds the package with scikit-build-core, which builds the shared library with CMake. The C++ headers are outside of this folder, so an sdist
+gets copies of them."""
 
 import contextlib
 import pathlib
@@ -16,7 +17,7 @@ CARRIED = ["include/lazyprune", "examples/c_library", "LICENSE"]
 @contextlib.contextmanager
 def carried_sources():
     native = HERE / "native"
-    if not (ROOT / CARRIED[0]).exists():  # an sdist that was unpacked
+    if not (ROOT / CARRIED[0]).exists():  # this folder is an unpacked sdist, which has the copies
         yield
         return
     try:

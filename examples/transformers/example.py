@@ -26,14 +26,14 @@ batch = tokenizer([document + "Where?", document + document + "When did they mee
 with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5"):
     answers = model.generate(**batch, max_new_tokens=8, do_sample=True, top_p=0.9)
 
-# A conversation: the cache goes on.
+# A conversation: the second turn continues the cache of the first.
 with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5") as pruned:
     cache = pruned.cache()
     first = model.generate(**inputs, max_new_tokens=8, cache=cache)
     turn = torch.cat([first, tokenizer(" And who?", return_tensors="pt", add_special_tokens=False).input_ids], 1)
     second = model.generate(turn, max_new_tokens=8, cache=cache)
 
-# One document, many questions: the document is read once, below the first layer that prunes, and each question goes on with a copy.
+# One document, many questions: the layers below the first pruning layer read the document once, and each question continues a copy.
 with lazyprune.prune(model, "lazyllm --stages 4:0.3") as pruned:
     text = tokenizer(document, return_tensors="pt").input_ids
     read = pruned.read(text)
@@ -42,7 +42,7 @@ with lazyprune.prune(model, "lazyllm --stages 4:0.3") as pruned:
         model.generate(torch.cat([text, asked], 1), max_new_tokens=8, cache=copy.deepcopy(read))
 
 
-# A scorer of one's own: the loudest head.
+# Your own scorer: the attention of the loudest head.
 def loudest_head(attention: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """attention (heads, active) of the last token, positions (active) in the text -> importance (active)"""
     return attention.amax(0)
@@ -51,7 +51,7 @@ def loudest_head(attention: torch.Tensor, positions: torch.Tensor) -> torch.Tens
 with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5", scorer=loudest_head):
     model.generate(**inputs, max_new_tokens=8)
 
-# A schedule of one's own, by a name that the policy's text then uses: half of the tokens go on after three layers.
+# Your own schedule, which the policy's text names: it keeps half of the tokens after three layers.
 lazyprune.shared_library().add_schedule("halves", lambda layer, scores: layer.active // 2 if layer.done == 3 else None, first=3)
 with lazyprune.prune(model, "custom --schedule halves"):
     model.generate(**inputs, max_new_tokens=8)

@@ -3,7 +3,7 @@
 
 prompt.py MODEL FILE [--gguf FILE_OF_THE_MODEL] [--policy "lazyllm --stages 9:0.7,19:0.7" --policy ...] [--tokens N] [--press NAME --ratio R]
 
-`--press` shows the same prompt under a press of kvpress (https://github.com/NVIDIA/kvpress), where it is installed.
+`--press` also runs the prompt under a press of kvpress (https://github.com/NVIDIA/kvpress), which must be installed.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The contract of every backend: each operation, over shapes with and without remainders, against reference<double>.
+// The contract of every backend. Each operation is compared with reference<double>, over shapes with and without remainders.
 //
-// The allowed error: a float sum of K terms differs from the exact one by roundings, in any order of additions. Each rounding is at most
-// u = 2^-24 of a partial sum, and as often up as down. So the bound 6 sqrt(K) u sum|terms| holds with a probability beyond any doubt
-// (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). `extra` is for the other roundings of an operation.
+// The allowed error: a float sum of K terms differs from the exact sum by its roundings, in any order of additions. Each rounding is at
+// most u = 2^-24 of a partial sum, and goes up as often as down. So the bound 6 sqrt(K) u sum|terms| holds with a probability beyond any
+// doubt (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). `extra` counts the other roundings of an
+// operation.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -81,8 +82,8 @@ inline void note(double& worst, double error, double allowed) {
   if (!std::isnan(worst) && !(std::abs(error) <= worst * allowed)) worst = std::abs(error) / allowed;
 }
 
-/// The value of a gate for x, and its allowed error in roundings: an exp of 4 u, a sum, a quotient, a product. The exponent of GELU has up
-/// to five roundings of its own, which its exp passes on.
+/// The value of a gate for x, and its allowed error in roundings. The gate has an exp of 4 u, a sum, a quotient and a product. The exponent
+/// of GELU has up to five roundings of its own, and the exp passes them on.
 struct gated {
   double value, roundings;
 
@@ -210,7 +211,7 @@ void gated_products() {
         const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
         const double t = exact.sum[at + c.outputs], sums = rounding(c.inputs, 2);
         const gated half(activation, exact.sum[at]);
-        // The slope of either activation is at most 1.13. Below 2^-126 nothing is promised.
+        // The slope of either activation is at most 1.13. Below 2^-126 any error is allowed.
         const double allowed = 1.13 * sums * exact.magnitude[at] * std::abs(t) +
                                std::abs(half.value) * sums * exact.magnitude[at + c.outputs] +
                                std::abs(half.value * t) * rounding(0, half.roundings) + 0x1p-126 * (1 + std::abs(t));
@@ -286,7 +287,7 @@ void norms() {
           const double root = std::sqrt(squares / static_cast<double>(width) + 1e-5);
           for (std::size_t i = 0; i < width; ++i) {
             const double exact = x[r * width + i] / root * w[i];
-            // Squares, mean, epsilon (itself rounded), root, quotient, product: each one rounding or less.
+            // The squares, the mean, epsilon, the root, the quotient and the product add at most one rounding each.
             note(worst, out(r, i) - exact, rounding(width, 6) * std::abs(exact));
           }
         }
@@ -318,7 +319,7 @@ void rotation() {
     const std::size_t half = head_dim / 2, heads = 3;
     std::vector<double> frequencies;
     for (std::size_t i = 0; i < half; ++i) frequencies.push_back(std::pow(1e4, -static_cast<double>(i) / static_cast<double>(half)));
-    if (half > 3) frequencies.back() = 0;  // a pair that does not turn
+    if (half > 3) frequencies.back() = 0;  // a pair that is not rotated
     const auto rope = backend.make_rope(frequencies, 1.25, 5000);
     CHECK(rope.bytes() >= 5000 * head_dim * sizeof(float));
     for (const std::size_t rows : {0u, 1u, 4u, 65u}) {
@@ -353,8 +354,9 @@ struct attention_case {
   lazyprune::attention_variant variant = {};
 };
 
-/// The variant of a case: the cases in turn have none, a window, or a soft cap, some with more. Windows are near the edges of tiles, blocks
-/// and strips, of one token, or wider than everything. Positions have gaps, so a window has fewer tokens than its width.
+/// Returns the variant of a case. In turn, cases have no variant, a window, or a soft cap. Some have several of window, soft cap and scale.
+/// A window has one token, ends near the edge of a tile, a block or a strip, or is wider than all positions. Positions have gaps, so a
+/// window has fewer tokens than its width.
 inline lazyprune::attention_variant variant_of(std::size_t number) {
   const std::size_t windows[] = {1, 2, 12, 31, 64, 65, 100, 255, 512, 513, 700, 100000};
   const std::size_t i = number / 3;
@@ -391,7 +393,7 @@ inline std::vector<attention_case> attention_cases() {
   return cases;
 }
 
-/// The definition of attention in double: the probabilities that one head of a row gives to the active tokens, and which ones it sees.
+/// The definition of attention in double: the probabilities that one head of a row gives to the active tokens, and which of them it sees.
 struct exact_row {
   std::vector<double> probability;
   std::vector<bool> sees;
@@ -458,9 +460,9 @@ void attention() {
             sums[e] += term;
             magnitudes[e] += std::abs(term);
           }
-        // The error of a score has that of its sum, and roundings of its own: scale, difference to the largest score and, with a cap, the
-        // quotient by it and a tanh of 8 u. A probability passes this on through exp, and adds exp's own 4 u, its sum and its quotient.
-        // Rescaling of earlier sums adds 3 u a block.
+        // A score has the error of its sum, and other roundings: the scale, the difference to the largest score and, with a cap, the
+        // quotient by the cap and a tanh of 8 u. The exp passes this error on to the probability. The probability adds the exp's own 4 u, a
+        // sum and a quotient. Each block rescales the earlier sums, which adds 3 u.
         const double score_off = rounding(d, c.variant.soft_cap != 0 ? 14 : 4) * exact.most_terms;
         const double relative = std::expm1(2 * score_off) + rounding(c.active, 8 + 3 * static_cast<double>(c.active) / 256);
         for (std::size_t e = 0; e < d; ++e) note(worst_out, out(r, h * d + e) - sums[e], relative * magnitudes[e]);
@@ -479,7 +481,8 @@ void attention() {
   }
 }
 
-/// Gives the bits of the host's reduce_heads for the same backend's probabilities of all heads.
+/// With attention_probe::over_heads, a backend gives the bits that the host's reduce_heads computes from the backend's probabilities of all
+/// heads.
 template <class Backend>
 void reduced_heads() {
   using enum attention_sample::layout;
@@ -515,7 +518,8 @@ void reduced_heads() {
 
 template <class Backend>
 void softmax_of_huge_scores() {
-  // Keys are +-2^13, queries 1, in four dimensions with scale 1/2. So scores are +-2^14, exactly. The two largest keys share all weight.
+  // Keys are +-2^13 and queries are 1, in four dimensions with scale 1/2. So scores are exactly +-2^14. The two largest keys share all
+  // attention weight.
   Backend backend;
   const lazyprune::attention_shape shape{1, 1, 4};
   for (const std::size_t rows : {1u, 9u}) {
@@ -726,7 +730,7 @@ void reserved_memory() {
   CHECK(bytes >= 1200 * 2 * 6 * sizeof(float));
   const guarded<float> keys(s.total, 6, s.k), values(s.total, 6, s.v);
   append(backend, kv, keys.view().slice(0, 300), values.view().slice(0, 300));
-  const auto copy = kv;  // has the slots, and none of the reserved memory
+  const auto copy = kv;  // has the slots, but not the reserved memory
   CHECK(copy.bytes() < bytes);
   CHECK(copy.size() == 300);
   append(backend, kv, keys.view().slice(300, 313), values.view().slice(300, 313));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The promises of cpu beyond the contract of every backend (tensor_backend.test.cpp): the same bits for any number of threads with all
-// instruction sets, and scratch that is kept.
+// What cpu promises beyond the contract of every backend (tensor_backend.test.cpp). Results are the same bits for any number of threads,
+// with all instruction sets. Scratch memory is kept.
 #include <lazyprune/backend/cpu.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Returns the results of every operation. Attention is over `keys` keys and the rows' own.
+/// Returns the results of every operation. Attention is over `keys` keys and the keys of the rows themselves.
 std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t rows, dtype as, std::size_t keys = 300) {
   std::vector<std::vector<float>> results;
   const auto keep = [&](const auto& view) {

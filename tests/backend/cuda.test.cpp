@@ -18,7 +18,7 @@
 
 using namespace lazyprune_test;
 
-// Attention has many large cases, so they run with all checks only in a full run. The walk below has all checks on, and has every value
+// Attention has many large cases, so all checks are on for them only in a full run. The walk below has all checks on, and takes every value
 // in which the cases differ.
 #define PART(name, holds)                                                      \
   TEST_CASE("cuda: " name) {                                                   \
@@ -29,8 +29,8 @@ using namespace lazyprune_test;
 
 LAZYPRUNE_CONTRACT(PART)
 
-// A walk through the product of all axes. It leaves out cases with more than this many multiplications of scores.
-// $LAZYPRUNE_TEST_ATTENTION_WORK sets another limit; 4000000000 leaves nothing out.
+// A walk through all combinations of values. It leaves out cases with more multiplications of scores than a limit.
+// $LAZYPRUNE_TEST_ATTENTION_WORK sets another limit, and 4000000000 leaves nothing out.
 TEST_CASE("cuda: attention of every shape agrees with the reference") {
   const char* given = std::getenv("LAZYPRUNE_TEST_ATTENTION_WORK");
   const attention_walk walk(given ? std::stoull(given) : in_full() ? 30000000 : 1500000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The oracle itself, against values worked out by hand. tensor_backend.test.cpp tests the rest of its behaviour.
+// Compares `reference` with values worked out by hand. tensor_backend.test.cpp tests the rest of its behaviour.
 #include <lazyprune/backend/reference.hpp>
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ TEST_CASE("a product, with a bias, and added to earlier numbers") {
 
 TEST_CASE("packing as bf16 rounds; packing as f32 does not") {
   backend b;
-  const stored part({1.00390625f, 3.0f}, 1, 2, dtype::f32);  // 1 + 2^-8: half way, down to even
+  const stored part({1.00390625f, 3.0f}, 1, 2, dtype::f32);  // 1 + 2^-8: half way, so rounded down to even
   CHECK(b.pack(only(part), dtype::f32).row(0)[0] == 1.00390625);
   CHECK(b.pack(only(part), dtype::bf16).row(0)[0] == 1.0);
   CHECK(b.pack(only(part), dtype::bf16).row(0)[1] == 3.0);

@@ -46,7 +46,7 @@ class stored {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads matrices of this many rows that are stored last row first.
+/// Reads matrices of this many rows that are stored in reverse order, the last row first.
 class rows_from_the_end final : public lazyprune::row_reader {
  public:
   explicit rows_from_the_end(std::size_t rows) : rows_(rows) {}
@@ -66,7 +66,7 @@ inline std::vector<lazyprune::tensor> only(const stored& s) { return {s}; }
 template <class T>
 class guarded {
  public:
-  /// `gap`: numbers between rows. With 5, most rows are aligned only for single numbers.
+  /// `gap` is how many numbers lie between rows. With 5, most rows are aligned only for single numbers.
   guarded(std::size_t rows, std::size_t columns, std::span<const float> numbers = {}, std::size_t gap = 5)
       : rows_(rows), columns_(columns), stride_(columns + gap), memory_((rows + 2) * stride_, guard) {
     for (std::size_t i = 0; i < numbers.size(); ++i) view().row(i / columns)[i % columns] = static_cast<T>(numbers[i]);
@@ -103,7 +103,7 @@ void append(Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_vi
   backend.put(kv, slots, k, v);
 }
 
-/// Some tokens of a sequence in a cache: the active ones, their slots, and those that are rows.
+/// Some tokens of a sequence in a cache: the active tokens, their slots, and the tokens that are rows of the queries.
 struct attention_sample {
   enum class layout { run, late_run, scattered };
 
@@ -126,7 +126,7 @@ struct attention_sample {
       std::ranges::shuffle(slots, random);
       slots.resize(active_tokens);
     }
-    rows = active;  // a random choice that has the last one
+    rows = active;  // a random choice that includes the last token
     if (!rows.empty()) std::shuffle(rows.begin(), rows.end() - 1, random);
     rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(row_tokens));
     std::ranges::sort(rows);
@@ -164,7 +164,7 @@ struct attention_sample {
 };
 
 /// few_against_many returns the largest difference between attention of all rows in one call and of `few_rows` rows in each call. Values
-/// and scores are up to 5, and each way has some hundred roundings of 2^-24, so `together_or_not` is allowed.
+/// and scores are up to 5, and each way has some hundred roundings of 2^-24. So the allowed difference is `together_or_not`.
 inline constexpr double together_or_not = 2e-5;
 template <class Backend>
 double few_against_many(Backend& backend, const attention_sample& s, std::size_t few_rows) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
 
-/// The value of an IEEE number with this many exponent and fraction bits.
+/// Returns the value of an IEEE number with this many exponent and fraction bits.
 double meaning(std::uint32_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);

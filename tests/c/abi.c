@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks the struct layouts of ABI 1 with pointers of 64 bits. Checks also that the header is C99 and needs no other include. A change of a
- * layout breaks programs that are already compiled: structs may only grow at their ends, and existing lines here must stay.
+ * Checks the struct layouts of ABI 1 for pointers of 64 bits. Also checks that the header is C99 and needs no other include. A changed
+ * layout breaks programs that are already compiled. Structs may only grow at their ends, and the existing lines of this file must stay.
  */
 #include <lazyprune/c/lazyprune.h>
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Checks that examples/embed_in_python.py keeps the tokens that `lazyprune run` keeps.
 
-Checks also that each mistake in the guide's table shows as the table says. Each mistake is planted by replacing some lines of the engine.
+Also checks that each mistake in the guide's table shows as the table says. The test plants a mistake by replacing some text of the engine.
 
 embed_in_python.py LIBRARY PROGRAM SOURCE_FOLDER
 """
@@ -24,9 +24,10 @@ SAVED = "(waiting if to == lp.WAITING else store)[slot] ="
 NAN = ("evidence: data: ", "NaN at position ")
 SHOWN = "np.ascontiguousarray(p[-1], np.float32)"
 
-# Each entry has the mistake in the guide's words, the texts that plant it, the tokens in a chunk, what must be seen, and what must not. The
-# output of the engine or of `compare --against` must show it. A tuple of texts (an error's place and values) must be in one line. A text
-# that begins with "ids" says whether the engine's token ids are those of the correct engine.
+# Each key is a mistake in the guide's words. Each run has the texts that plant the mistake, the number of tokens in a chunk, the texts that
+# must be seen, and the texts that must not. The texts are looked for in the output of the engine and of `compare --against`. A tuple of
+# texts (an error's place and values) must be in one line. A text that begins with "ids" says whether the engine's token ids are those of
+# the correct engine.
 MISTAKES = {
     "spills are not saved": [
         ([(SAVED, "_ =")], 0, ["after 1 line", NAN], []),
@@ -94,7 +95,7 @@ def against(folder, flags=FLAGS):
 
 
 def has(said, what):
-    """Whether `said` has the text; for several texts, whether one line has them all."""
+    """Whether `said` has the text. For a tuple of texts: whether one line has all of them."""
     return what in said if isinstance(what, str) else any(all(part in line for part in what) for line in said.splitlines())
 
 

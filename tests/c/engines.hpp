@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs engines that use the C library, and `lazyprune run` beside them, on 10 of the bundled prompts (20 in full). Both must keep the same
-// tokens when the prompt is read at once, in chunks, and from a fork.
+// Runs engines that use the C library, and compares them with `lazyprune run`, on 10 of the bundled prompts (20 in full). Both must keep
+// the same tokens if the prompt is read at once, in chunks, or from a fork.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +21,8 @@ namespace engines {
 
 using json = nlohmann::json;
 
-/// How many of each prompt's last tokens are read, because all take minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS overrides it.
+/// The number of tokens at the end of each prompt that are read. Whole prompts take minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS overrides this
+/// number.
 inline std::size_t prompt_tokens() {
   const char* given = std::getenv("LAZYPRUNE_TEST_PROMPT_TOKENS");
   return given ? std::stoul(given) : 120;
@@ -51,7 +52,7 @@ inline std::vector<std::string> prompts_as_ids() {
   return all;
 }
 
-/// How the prompt is read, as an argument of the engines.
+/// The way to read the prompt, as arguments of the engines.
 using way = std::vector<std::string>;
 inline const std::array<way, 4> ways{way{}, way{"chunk", "37"}, way{"fork", "90"}, way{"chunk", "23", "fork", "61"}};
 inline constexpr const char* tokens = "4";

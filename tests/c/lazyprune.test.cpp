@@ -63,7 +63,7 @@ float noise(std::size_t i) {
   return static_cast<float>(x - std::floor(x));
 }
 
-/// Evidence of every kind for one layer, for the C and the C++ session. It depends only on the plan and the number of known tokens.
+/// Evidence of every kind for one layer, for both the C and the C++ session. It depends only on the plan and the number of known tokens.
 struct made_up {
   std::vector<float> probabilities, keys, values, rows;
   std::vector<token_id> ids;
@@ -383,7 +383,7 @@ TEST_CASE("a custom scorer and schedule are chosen by name") {
 
 namespace {
 
-/// Sums all the numbers that are shown, so that a wrong number would keep other tokens.
+/// Sums all numbers that are shown. A wrong number would therefore change the kept tokens.
 void sum_of(const lazyprune_shown* shown, float* scores) {
   const lazyprune_evidence* e = shown->evidence;
   for (std::size_t i = 0; i < shown->active; ++i) {
@@ -540,7 +540,7 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   request.outputs = 1;
   CHECK(said(lazyprune_step_begin(s, &request, &depth)) == complaint_at("phase", {"0 (prefill)", "1 (decode)", ", found 2"}));
   request.phase = LAZYPRUNE_PREFILL;
-  request.outputs = LAZYPRUNE_OUTPUTS_UNSET;  // as the initializer leaves it
+  request.outputs = LAZYPRUNE_OUTPUTS_UNSET;  // the value that the initializer sets
   CHECK(said(lazyprune_step_begin(s, &request, &depth)) == complaint_at("request: outputs"));
   CHECK(said(lazyprune_step_check(s, &request)) == complaint_at("request: outputs"));
   request.outputs = 9;
@@ -561,7 +561,7 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   ok(lazyprune_step_leave(s, nullptr, &spills));
   ok(lazyprune_step_enter(s, 1, &plan));
 
-  // Wrong evidence for layer 1: each fault is reported, and the layer can still be left with right evidence.
+  // Shows wrong evidence for layer 1. Each fault is reported, and the layer can still be left with correct evidence.
   REQUIRE(plan.wants == LAZYPRUNE_ATTENTION);
   const std::vector<float> numbers(8 * heads, 0.5f);
   const auto leave = [&](auto&& change) {
@@ -744,8 +744,8 @@ TEST_CASE("a schedule with `after` is called only there, and is allowed in a mod
 
 namespace {
 
-/// Enters and leaves the first `depth` layers of a step, with the attention of one head, and finishes the step. Returns what the first
-/// failing call said.
+/// Enters and leaves the first `depth` layers of a step, with the attention of one head, and finishes the step. Returns the status text of
+/// the first failing call.
 std::string walk(lazyprune_session* session, std::uint32_t depth, const std::vector<float>& attention) {
   for (std::uint32_t l = 0; l < depth; ++l) {
     lazyprune_plan plan = LAZYPRUNE_PLAN;
@@ -865,7 +865,7 @@ TEST_CASE("a callback that fails ends the step with its error, and drops nothing
     ok(lazyprune_session_get_losses(s, &losses, &lost));
     CHECK(lost == 0);
 
-    // The same step, run again, gives the result that it would have given.
+    // The same step, run again, gives the result that it gives without a failed callback.
     user = {};
     const session_handle fresh = make(("custom " + policy).c_str(), registry.get());
     REQUIRE(step_of(fresh.get(), 20, 0) == "0 ");
@@ -971,7 +971,7 @@ TEST_CASE("an error about evidence that is not finite names the token's position
   CHECK(leave(attention, by_keys(999, 4 * kv_heads * head_dim)) ==
         complaint_at("query_attention: key of the token at position 4", {", found inf"}));
 
-  // Numbers that are not attention are refused if the engine asks for the check.
+  // If the engine asks for the check, numbers that are not attention are refused.
   CHECK(leave(attention, in_data(0, 1.0f / 8), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
   CHECK(leave(window, in_data(0, 1.0f / 7), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
   CHECK(leave(attention, in_data(8, 2.5f), LAZYPRUNE_CHECK_ATTENTION) == complaint_at("evidence: data", {", found 3.375", "head 1"}));
@@ -1033,7 +1033,8 @@ TEST_CASE("tokens with a score of +infinity stay within the budget, and NaN is l
 }
 
 TEST_CASE("steps may come in any order") {
-  // A decode step first, a chunk after a finished prompt, adopted tokens after others and after a chunk; compared with C++.
+  // Runs a decode step first, then a chunk after a finished prompt. Adopts tokens after other tokens and after a chunk. Compares all with
+  // C++.
   pair_of_sessions sessions = both("lazyllm --stages 2:0.5");
   sessions.step({1, phase::decode});
   sessions.step({9, phase::prefill, 1});
@@ -1043,7 +1044,7 @@ TEST_CASE("steps may come in any order") {
   sessions.step({1, phase::decode});
   CHECK(sessions.known() == 26);
 
-  // A later turn in chunks gives the same as the turn in one step.
+  // A later turn that is read in chunks gives the same result as the turn in one step.
   const session_handle cut = make("lazyllm --stages 2:0.5"), whole = make("lazyllm --stages 2:0.5");
   for (lazyprune_session* s : {cut.get(), whole.get()}) REQUIRE(step_of(s, 9) == "0 ");
   REQUIRE(step_of(cut.get(), 6, 0) == "0 ");
@@ -1068,7 +1069,7 @@ TEST_CASE("abandon loses revived rows that were not saved again") {
   lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
   ok(lazyprune_session_get_state(s, &state));
   CHECK(state.known == 12);
-  CHECK(state.lost > 0);  // the rows that were revived in this step; they have no slot any more
+  CHECK(state.lost > 0);  // the rows that this step revived are lost, because they have no slot any more
   for (std::uint32_t t = 0; t < 12; ++t) {
     lazyprune_token token = LAZYPRUNE_TOKEN;
     ok(lazyprune_session_get_token(s, t, &token));
@@ -1095,7 +1096,7 @@ TEST_CASE("structs of callers that are newer or older than the library") {
   request.known.struct_size = 8;
   CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)) == complaint_at("request", {"24 to 4096", ", found 8"}));
 
-  request.known.struct_size = 1u << 30;  // never written
+  request.known.struct_size = 1u << 30;  // the library must not write this
   CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)) == complaint_at("request", {"24 to 4096", ", found 1073741824"}));
 
   struct newer_state {
@@ -1134,7 +1135,7 @@ TEST_CASE("the test runs with the library that it should") {
   request[0].tokens = 1;
   request[0].outputs = 1;
   request[0].struct_size = sizeof request;
-  reinterpret_cast<unsigned char*>(request)[sizeof(lazyprune_request)] = 1;  // a member that only the grown library has
+  reinterpret_cast<unsigned char*>(request)[sizeof(lazyprune_request)] = 1;  // sets a member that only the grown library has
   std::uint32_t depth = 0;
   const session_handle session = make("dense");
   CHECK(lazyprune_step_begin(session.get(), request, &depth).code ==

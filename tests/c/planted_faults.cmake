@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Builds the engine in C several times, each time with one fault that compare --against must name. planted(name "from" "to" ...) replaces
-# texts in examples/c_library/engine.c; each "from" must occur there.
+# each "from" in examples/c_library/engine.c by its "to". Each "from" must occur there.
 
 file(READ ${PROJECT_SOURCE_DIR}/examples/c_library/engine.c engine)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/c_library/engine.c)
@@ -27,7 +27,7 @@ function(planted name)
 endfunction()
 target_compile_definitions(lazyprune.tests.c PRIVATE LAZYPRUNE_PLANTED="${CMAKE_CURRENT_BINARY_DIR}/planted")
 
-# Stored tokens are ignored at the layers that have their keys.
+# The engine ignores stored tokens at the layers that have their keys.
 set(attend_from "static void attend(const sequence* s,")
 set(attend_to "static int forgotten(const sequence* s, size_t layer, uint32_t t) {
   lazyprune_token token = LAZYPRUNE_TOKEN;
@@ -42,7 +42,7 @@ planted(dropped_early_key "${attend_from}" "${attend_to}" "${score_from}" "${sco
         "${mark_from}" "if (!forgotten(s, l, plan.active[i])) ${mark_from}")
 planted(hidden_early_key "${attend_from}" "${attend_to}" "${score_from}" "${score_to}") # the trace says that these tokens take part
 
-# A revived row is rotated by a wrong position.
+# RoPE gets a wrong position for a revived row.
 set(rope_key "rope(m, s->keys + at, m->kv_heads, plan.rows[r]);")
 set(rope_query "rope(m, w.query, m->heads, plan.rows[r]);")
 string(REPLACE "plan.rows[r])" "plan.rows[r] + (plan.sources[r].origin == LAZYPRUNE_STORED))" rope_key_next "${rope_key}")
@@ -53,7 +53,7 @@ string(REPLACE "plan.rows[r])" "${shifted}" rope_key_last "${rope_key}")
 string(REPLACE "plan.rows[r])" "${shifted}" rope_query_last "${rope_query}")
 planted(last_position "${rope_key}" "${rope_key_last}" "${rope_query}" "${rope_query_last}")
 
-# Revived rows are exchanged when they are read, or when they are stored.
+# Revived rows are exchanged, either when they are read or when they are stored.
 set(gather_from "const lazyprune_source source = plan.sources[r];")
 planted(reversed_slots "${gather_from}" "lazyprune_source source = plan.sources[r];
       if (source.origin == LAZYPRUNE_STORED) { /* the one as far from the end as this is from the beginning */

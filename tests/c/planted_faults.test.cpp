@@ -75,7 +75,7 @@ TEST_CASE("a dropped early key") {
   write_trace(files / "t", planted("dropped_early_key"));
   named(files / "t", "step 1, layer 0: a dropped early key\n");
   named(files / "t", "are left out: this layer has their keys, and nothing is pruned before it\n");
-  write_trace(files / "t", planted("hidden_early_key"));  // the plan does not show it; the next selection or the logits may differ
+  write_trace(files / "t", planted("hidden_early_key"));  // the plan does not show this fault; the next selection or the logits may differ
   const program_result result = against(files / "t", {"--force-plan"});
   CAPTURE(result.out);
   CHECK(result.code == 2);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every call of the Python binding (examples/c_library/lazyprune.py), with nothing but numpy.
+"""Tests every call of the Python binding (examples/c_library/lazyprune.py). Needs only numpy.
 
 python_calls.py LIBRARY
 """
@@ -33,7 +33,7 @@ def expect(fact, what):
 
 
 def is_at(fault, place, *values):
-    """Whether an error is "PLACE: expected ..." and has these values in its sentence. The words of the sentence may change."""
+    """Whether an error begins with "PLACE: expected" and contains these values. The other words of the sentence may change."""
     where, _, sentence = f": {fault}".partition(": expected ")
     return where == f": {place}" and all(str(value) in sentence for value in values)
 
@@ -66,7 +66,7 @@ def drive(session, tokens, phase=lp.PREFILL, outputs=1, show=None):
     return active
 
 
-held = []  # every plan and its numbers: they stay as they were
+held = []  # every plan and its numbers, which must not change
 
 
 def attention(plan, known):
@@ -95,7 +95,7 @@ def main():
     fails(1, "--policy", lambda: library.session("lazy", LAYERS), "lazyllm, ", "found lazy")
     fails(5, "--stages: 1:0.5", lambda: library.session("lazyllm --stages 1:0.5", LAYERS, attention_after=[2]), "after 2", "after 1")
 
-    # A document, two questions from clones, a rollback, an abandoned step, and adopted tokens.
+    # Reads a document, asks two questions in clones, rolls back, abandons a step, and adopts tokens.
     scratch = library.scratch()
     document = library.session("lazyllm --stages 2:0.5", LAYERS, max_tokens=64, scratch=scratch)
     expect(document.chunk_layers() == 2, "a chunk's layers")
@@ -140,7 +140,7 @@ def main():
     again.take_over(other)
     expect(again.state.waiting == 5, "taken over")
 
-    # Whole numbers that ctypes would truncate.
+    # These are whole numbers that ctypes would truncate.
     for wrong in (2**32 + 6, -1):
         fails(1, "layers", lambda: library.session("dense", wrong), "0 to 4294967295", wrong)
         fails(1, "position", lambda: again.token(wrong), "0 to 4294967295", wrong)
@@ -156,7 +156,8 @@ def main():
     for call, place in {again.truncate: "tokens", again.adopt: "tokens", again.reserve: "max_tokens", again.pages: "size"}.items():
         fails(1, place, lambda: call(-1), "0 to 18446744073709551615", -1)
 
-    # Calls in wrong order, wrong evidence, wrong arrays. The error names the argument and what is wrong. The layer can still be left.
+    # Makes calls in wrong order, with wrong evidence and with wrong arrays. The error names the argument and the fault. The layer can still
+    # be left.
     fails(2, "session: enter", lambda: first.enter(0))
     other.begin(1, outputs=1)
     other.enter(0)
@@ -241,7 +242,7 @@ def main():
     fails(1, "evidence: data", lambda: checked.leave(lp.ATTENTION, data=np.array([[0.25] * 4, [0.5] * 4], np.float32)), "found 2", "head 1")
     checked.abandon()
 
-    # Custom policies: a scorer gets every kind of evidence as it was shown.
+    # A custom scorer gets every kind of evidence as the engine showed it.
     def shown_as(kind):
         def show(plan, known):
             n, rows = len(plan.active), len(plan.rows)
@@ -272,7 +273,7 @@ def main():
         expect(drive(session, 8, show=shown_as(kind))[2] == [4, 5, 6, 7], f"the last half by scorer {kind}")
     expect(seen == list(range(7)), "every scorer was asked")
 
-    # A scorer of every layer gets memory.
+    # A scorer that wants every layer gets memory.
     gathered = []
 
     def gather(shown):
@@ -284,7 +285,7 @@ def main():
     drive(library.session("custom --scorer gather --stages 3:0.5", LAYERS), 8, show=attention)
     expect(len(gathered) == 3 and np.allclose(gathered[2], 3 * gathered[0]), "what is gathered over the layers")
 
-    # A schedule.
+    # A custom schedule decides how many tokens go on.
     library.add_schedule("halves", lambda layer, scores: layer.active // 2 if layer.done == 2 else None, first=2)
     expect([len(a) for a in drive(library.session("custom --schedule halves", LAYERS), 8, show=attention)] == [8, 8, 4, 4], "halves")
     library.add_schedule("mean", lambda layer, scores: int((scores > 0.5).sum()), sees_scores=True)
@@ -365,7 +366,7 @@ def main():
     fails(1, "--policy", lambda: library.session("\u00e9" * 2000, LAYERS), "lazyllm, ")
     fails(1, "registry: name", lambda: library.add_scorer("Mine", broken), "Mine")
 
-    # A trace: chunks belong to the line of their prompt, an abandoned step is left out, and a fork goes on.
+    # In a trace, chunks belong to the line of their prompt. An abandoned step is left out, and a fork goes on.
     file = io.StringIO()
     session = library.session("lazyllm --stages 2:0.5", LAYERS)
     trace = session.trace(file)

@@ -11,11 +11,11 @@ constexpr double scores[] = {0, 100, 50, 25, 100, 75, 0, 100, 10, 60};
 
 }  // namespace
 
-// The expected values are from an independent program with big integers.
+// An independent program with big integers computed the expected values.
 TEST_CASE("the interval of a mean") {
   CHECK(bootstrap{}(scores) == interval{27.5, 76.0});
   const interval few = bootstrap{.resamples = 100, .seed = 5}(scores);
-  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // rounding in the line between two neighbours
+  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // the interpolation between two neighbours rounds
   CHECK(few.high == doctest::Approx(75.7625).epsilon(1e-12));
 }
 

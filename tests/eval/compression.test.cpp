@@ -27,7 +27,7 @@ constexpr token_range whole{0, 6};
 TEST_CASE("the most surprising tokens stay, in their order, with the first and the last") {
   CHECK(compressed(prompt, nats, whole, 1.0) == prompt);
   CHECK(compressed(prompt, nats, whole, 0.5) == ids{10, 14, 15});
-  CHECK(compressed(prompt, nats, whole, 0.51) == ids{10, 12, 14, 15});  // rounded up
+  CHECK(compressed(prompt, nats, whole, 0.51) == ids{10, 12, 14, 15});  // the share is rounded up
   CHECK(compressed(prompt, nats, whole, 0.01) == ids{10, 15});
   CHECK(compressed(ids{7}, std::vector{first}, {0, 1}, 0.5) == ids{7});
 }
@@ -37,7 +37,7 @@ TEST_CASE("tokens before and after the context stay, and count towards the share
   CHECK(compressed(prompt, nats, {2, 5}, 0.75) == ids{10, 11, 12, 14, 15});
   CHECK(compressed(prompt, nats, {2, 5}, 0.6) == ids{10, 11, 14, 15});
   CHECK(compressed(prompt, nats, {2, 5}, 0.5) == ids{10, 11, 15});
-  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // they exceed the share
+  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // these tokens exceed the share
   CHECK(compressed(prompt, nats, {1, 3}, 0.7) == ids{10, 12, 13, 14, 15});
   CHECK(compressed(prompt, nats, {3, 3}, 0.1) == prompt);
 }
@@ -60,10 +60,10 @@ TEST_CASE("context_of finds the context among a prompt's tokens") {
   CHECK(context_of(all, "the chapter on gar", "ers .", *tokens) == token_range{5, 7});  // a word that is partly context is not context
   CHECK(context_of(all, "", "", *tokens) == token_range{0, 9});
   CHECK(context_of(all, "the chapter on gardens", " leads to rivers .", *tokens) == token_range{5, 5});
-  // Truncation removed the middle, with the end of the first text and the beginning of the last.
+  // Truncation removed the middle: the end of the first text and the beginning of the last.
   CHECK(context_of(all, "the chapters", "to seas and rivers .", *tokens) == token_range{3, 7});
   CHECK(context_of(all, "the chapter on gardens leads to seas", "on gardens leads to rivers .", *tokens) == token_range{8, 8});
-  // Byte tokens of one character belong together, three for each. With tokenizer.json, all byte tokens in a row belong together.
+  // The three byte tokens of one character belong together. With tokenizer.json, all byte tokens in a row belong together.
   const tokenizer pieces = load_tokenizer(pocket_model() / "tokenizer.model");
   const ids bytes = pieces.encode("\xe4\xb8\xad\xe6\x96\x87\xe5\xad\x97");
   REQUIRE(bytes.size() >= 10);

@@ -41,7 +41,7 @@ TEST_CASE("among equal logits the lower id is the likeliest; the divergence may 
   CHECK(fidelity_of(std::array<float, 3>{1, 1, 0}, std::array<float, 3>{2, 1, 2}, 0).agrees);
   CHECK_FALSE(fidelity_of(std::array<float, 3>{1, 1, 0}, std::array<float, 3>{1, 2, 2}, 0).agrees);
   const step_fidelity far = fidelity_of(std::array<float, 2>{2000, 0}, std::array<float, 2>{0, 3000}, 0);
-  CHECK(far.kl == 3000.0);  // all probability is at a token to which the other model gives exp(-3000)
+  CHECK(far.kl == 3000.0);  // the pruned model gives exp(-3000) to the token with all probability
   CHECK(far.dense_loss == 0.0);
   CHECK(far.loss == 3000.0);
 }
@@ -70,7 +70,7 @@ TEST_CASE("one text: means over its steps, and their intervals") {
   CHECK(s.steps == 3);
   CHECK(s.prompt_tokens == 7);
   CHECK(s.agreement.mean == doctest::Approx(2.0 / 3).epsilon(exact));
-  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // a resample with one step three times is not rare (1 in 27)
+  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // a resample that has one step three times is not rare (1 in 27 for each step)
   CHECK(s.kl.mean == 0.5);
   CHECK(s.dense_perplexity.mean == doctest::Approx(std::exp(2.0)).epsilon(exact));
   CHECK(s.perplexity.mean == doctest::Approx(std::exp(3.0)).epsilon(exact));
@@ -100,7 +100,7 @@ TEST_CASE("several texts: every step has the same weight, and the bootstrap draw
   CHECK(s.steps == 3);
   CHECK(s.prompt_tokens == 15);
   CHECK(s.agreement.mean == doctest::Approx(2.0 / 3).epsilon(exact));
-  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // resamples with one text twice
+  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // some resamples have one text twice
   CHECK(s.kl.mean == 1.0);
   CHECK(s.kl.ci95 == interval{0.0, 3.0});
   CHECK(s.perplexity.mean == doctest::Approx(std::exp(1.0)).epsilon(exact));
@@ -110,5 +110,5 @@ TEST_CASE("several texts: every step has the same weight, and the bootstrap draw
   CHECK(s.ttft_s == 2.0);
   CHECK(s.dense_ttft_s == 4.0);
   texts[1].parted_at = 3;
-  CHECK(summary_of(texts, "p").parted_at == 3);  // the earliest
+  CHECK(summary_of(texts, "p").parted_at == 3);  // the earliest place of the two texts
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads metric_cases.jsonl: the scores that Python's own packages give to predictions and answers. make_metric_cases.py makes it. The same
-// program can make thousands more cases, and all of them agree.
+// Reads metric_cases.jsonl, which make_metric_cases.py writes: the scores that Python's own packages give to predictions and answers. The
+// script can write thousands more cases; this library agrees with all of them.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ void check_best(std::string_view metric, Score score) {
       else
         CHECK_THROWS_AS(score(c.prediction, answer, c.classes), lazyprune::error);
     }
-    // A few products and quotients of numbers near 1, perhaps in another order: only rounding differs.
+    // The score is a few products and quotients of numbers near 1. Their order may differ, so the rounding may, too.
     if (c.value) CHECK(best == doctest::Approx(*c.value).epsilon(1e-14));
   }
 }

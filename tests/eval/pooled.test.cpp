@@ -54,7 +54,7 @@ TEST_CASE("several runs have the means of their scores and costs") {
   expected.cost->ttft_s = 2;
   expected.cost->total_s = 4;
   expected.cost->share_computed = 0.25;
-  expected.cost->rows = {10, 5};  // 16 / 3
+  expected.cost->rows = {10, 5};  // 16 / 3, rounded
   expected.cost->revived = 5;
   expected.cost->usage = {{10, 5}, {10, 10}};
   expected.cost->peak_bytes = 700;

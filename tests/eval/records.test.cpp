@@ -130,9 +130,9 @@ TEST_CASE("a written prediction reads back as it was") {
   CHECK(to_line(bare) == R"({"pred":"","answers":[],"all_classes":null})");
   full.cost->dense_ttft_s.reset();
   full.cost->asked.clear(), full.cost->generated_tokens.reset();
-  full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // as older records have it
+  full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // older records lack these members
   CHECK(predictions(to_line(full)) == std::vector{full});
-  full.cost->ttft_s.reset();  // as for samples that are answered in a batch
+  full.cost->ttft_s.reset();  // samples that are answered in a batch have no time
   CHECK(to_line(full).find("ttft") == std::string::npos);
   CHECK(predictions(to_line(full)) == std::vector{full});
 }

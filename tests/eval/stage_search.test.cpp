@@ -24,7 +24,7 @@ std::vector<double> active_after(const stages& when, layer_id layers) {
   return active;
 }
 
-/// Score is all or nothing: each layer needs a share of the tokens.
+/// Returns an evaluation whose score is 100 if each layer has the share of tokens that it needs, else 0.
 auto all_or_nothing(std::vector<double> needs) {
   return [needs = std::move(needs)](const stages& when) {
     const std::vector<double> active = active_after(when, static_cast<layer_id>(needs.size() + 1));
@@ -34,7 +34,7 @@ auto all_or_nothing(std::vector<double> needs) {
   };
 }
 
-/// Each layer loses points for the share of tokens that it does not see.
+/// Returns an evaluation in which each layer loses points in proportion to the share of tokens that it does not see.
 auto weighted(std::vector<double> weights) {
   return [weights = std::move(weights)](const stages& when) {
     const std::vector<double> active = active_after(when, static_cast<layer_id>(weights.size() + 1));
@@ -79,7 +79,7 @@ TEST_CASE("the search finds stages that leave each layer just what it needs") {
   CHECK(found({0, 0, 0, 0, 0}) == "1:0.05,2:0.05,3:0.05,4:0.05,5:0.05");
   CHECK(found({1, 1, 1, 1, 1}) == "");
   CHECK(found({0.7, 0.7, 0.7, 0.35, 0.35}) == "1:0.7,4:0.5");
-  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // 16 layers: every other layer first
+  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // every other layer is tried first
 }
 
 TEST_CASE("a loss up to the bound is allowed, and the search finds the best stages on the grid, or nearly") {
@@ -96,8 +96,8 @@ TEST_CASE("a loss up to the bound is allowed, and the search finds the best stag
 }
 
 TEST_CASE("a greedy first stage is softened if an exchange leaves fewer rows") {
-  // Alone, 1:0.5 is best (0.625 of the rows; 2:0.3 has 0.65), but then no stage can be added. If the first stage keeps 70 %, the later
-  // layers need fewer tokens.
+  // As the only stage, 1:0.5 is best: it computes 0.625 of the rows, and 2:0.3 computes 0.65. But no stage can then be added. If the first
+  // stage keeps 70 %, the later layers need fewer tokens.
   const auto score = [](const stages& when) {
     const bool early = active_after(when, 4)[0] < 0.7 - 1e-9;
     return all_or_nothing(early ? std::vector{0.5, 0.5, 0.5} : std::vector{0.7, 0.21, 0.21})(when);
@@ -128,7 +128,7 @@ TEST_CASE("nothing is evaluated twice, nor what prunes harder than a failure; th
       CHECK_FALSE(harder);
     }
   }
-  CHECK(stage_search{}(6, score) == result);  // the same again
+  CHECK(stage_search{}(6, score) == result);  // a second search gives the same result
 }
 
 TEST_CASE("no more stages than allowed, and still the best of these, or nearly") {
@@ -159,7 +159,7 @@ TEST_CASE("a loss that the caller returns decides, whatever the score is") {
   }
   CHECK(found == half);
   CHECK(found.best > 0);
-  const auto all_lost = [](const stages&) { return stage_score{100, 100}; };  // the dense model holds anyway
+  const auto all_lost = [](const stages&) { return stage_score{100, 100}; };  // the dense model holds nevertheless
   const stage_search_result none = stage_search{}(4, all_lost);
   CHECK(best_of(none) == "");
   CHECK(none.trail.front().holds);
@@ -169,7 +169,7 @@ TEST_CASE("a loss that the caller returns decides, whatever the score is") {
 TEST_CASE("stages that a failure rules out are not evaluated: where later stages can begin") {
   const stage_search how, some{.after = std::vector<layer_id>{2, 5}};
   CHECK(how.first_after({{2, 0.9}}, 6) == 3);
-  CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // it might hold with more tokens
+  CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // stages with larger shares after this layer might hold
   CHECK(how.first_after({{2, 0.9}, {3, 0.9}}, 6) == 0);
   CHECK(how.first_after({}, 6) == 0);
   CHECK(how.first_after({{5, 0.9}}, 6) == 6);
@@ -201,7 +201,7 @@ TEST_CASE("the search ends after a limit of evaluations, with the best found by 
     if (asked >= 10) refused.push_back(when);
     return asked >= 10;
   };
-  const stage_search_result ended = stage_search{.enough = enough}(32, counted);  // five more
+  const stage_search_result ended = stage_search{.enough = enough}(32, counted);  // five more evaluations
   CHECK(asked == 10);
   CHECK_FALSE(ended.complete);
   CHECK(ended.trail == result.trail);

@@ -60,7 +60,7 @@ TEST_CASE("a summary has costs if every prediction has them") {
   CHECK(summary.generated_tokens->mean == 25);
   CHECK(summary.ttft_s->mean == 2);
   CHECK(summary.dense_ttft_s->mean == 7);
-  CHECK(summary.speedup_ttft->mean == 3.5);             // of the means; the mean of 2 and 4 is 3
+  CHECK(summary.speedup_ttft->mean == 3.5);             // the ratio of the means; the mean of the ratios 2 and 4 would be 3
   CHECK(summary.speedup_ttft->ci95 == interval{2, 4});  // each prediction is drawn twice in a quarter of the draws
   CHECK(summary.total_s->mean == 4);
   CHECK(summary.speedup_total->mean == 17.5 / 4);
@@ -71,7 +71,7 @@ TEST_CASE("a summary has costs if every prediction has them") {
   CHECK(summary.usage == std::vector<std::vector<double>>{{1.0, 0.05}, {1.0, 1.0}});
   CHECK(summary.peak_bytes == 30'000);
 
-  // Times are those of the predictions that have them.
+  // Times are over the predictions that have them.
   all[0].cost->dense_ttft_s.reset();
   summary = summary_of(question_task, "m", all);
   CHECK(summary.ttft_s->mean == 2);
@@ -103,7 +103,7 @@ TEST_CASE("a loss compares scores in pairs") {
   const estimate lost = loss_of(dense, scores);
   CHECK(lost.mean == doctest::Approx(-25.0 / 3).epsilon(1e-14));
   CHECK(lost.ci95 == bootstrap{}(std::vector<double>{0, 25, -50}));
-  CHECK(loss_of(dense, dense) == estimate{0, {0, 0}});  // whatever the scores are
+  CHECK(loss_of(dense, dense) == estimate{0, {0, 0}});  // for any scores
 }
 
 TEST_CASE("without predictions there is no summary") {

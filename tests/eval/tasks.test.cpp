@@ -19,7 +19,7 @@ constexpr std::uint64_t hash_of(std::string_view text) {
 struct official {
   std::string_view name;
   std::size_t bytes;
-  std::uint64_t hash;  // of the prompt in LongBench's config/dataset2prompt.json, by an independent program
+  std::uint64_t hash;  // hash of the prompt in LongBench's config/dataset2prompt.json, computed by an independent program
   std::size_t max_new;
   std::string_view metric;
   bool first_line, chat;

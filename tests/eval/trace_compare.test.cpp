@@ -114,7 +114,7 @@ TEST_CASE("random traces differ where one list was changed") {
     REQUIRE(static_cast<std::size_t>(c.first->what) == static_cast<std::size_t>(trace_field::active) + what);
     REQUIRE(c.first->only_a == (had ? positions{t} : positions{}));
     REQUIRE(c.first->only_b == (had ? positions{} : positions{t}));
-    // Seen from the other side.
+    // Compare the traces in the other order.
     const trace_comparison back = compare_traces(b, a);
     REQUIRE(back.first->only_a == c.first->only_b);
     REQUIRE(back.first->only_b == c.first->only_a);
@@ -129,7 +129,7 @@ TEST_CASE("a margin below 1e-6 in one of the two explains different active token
   };
   CHECK(with_margins(9e-7, 1).first->explained());
   CHECK(with_margins(1, 9e-7).first->explained());
-  CHECK(with_margins({}, -9e-7).first->explained());  // scores below zero
+  CHECK(with_margins({}, -9e-7).first->explained());  // a margin is negative if scores are negative
   CHECK(with_margins(0, {}).first->explained());
   CHECK_FALSE(with_margins(1e-6, 2e-6).first->explained());
   CHECK_FALSE(with_margins(-1e-3, 1).first->explained());
@@ -158,7 +158,7 @@ TEST_CASE("logits: how far they differ, at which step, and whether that is too f
         "different: 3 steps with the same tokens, active, rows, revived and next, but not logits\n"
         "logits: 0.5 apart at most (step 2), tolerance 0.25, exceeded first at step 2\n");
   CHECK(over.first_beyond == 2);
-  CHECK(compare_traces(small(), near, 0.1).first_beyond == 0);  // not the step with the largest distance
+  CHECK(compare_traces(small(), near, 0.1).first_beyond == 0);  // the first such step, not the one with the largest distance
   CHECK(compare_traces(small(), near, 0.5).alike);
   CHECK_FALSE(compare_traces(small(), near, 0.5).first_beyond);
 
@@ -210,7 +210,7 @@ TEST_CASE("real traces: equal to themselves, and different where the schedules d
   CHECK(compare_traces(hard, hard, 0).alike);
   const trace_comparison c = compare_traces(hard, paper);
   REQUIRE(c.first);
-  // One prompt. Both runs prune first after two layers: to 30 % and to 70 %.
+  // Both runs read the same prompt. Both first prune after two layers, one to 30 % and the other to 70 %.
   CHECK(c.first->step == 0);
   CHECK(c.first->layer == 2);
   CHECK(c.first->only_a.empty());

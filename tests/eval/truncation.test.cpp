@@ -12,7 +12,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// One token for each byte, and a token (256) before them that stands for no text.
+/// Truncates with a tokenizer of one token for each byte, and of a first token (256) that stands for no text.
 std::string truncated(std::string_view text, std::size_t most) {
   return middle_truncated(
       text, most,
@@ -33,8 +33,8 @@ std::string truncated(std::string_view text, std::size_t most) {
 
 TEST_CASE("a short text stays, a long one loses its middle") {
   CHECK(truncated("0123456789", 11) == "0123456789");
-  CHECK(truncated("0123456789", 10) == "012356789");  // the first five tokens are four characters
-  CHECK(truncated("0123456789", 9) == "0126789");     // two halves of 9 / 2 = 4
+  CHECK(truncated("0123456789", 10) == "012356789");  // the first five tokens stand for four characters
+  CHECK(truncated("0123456789", 9) == "0126789");     // each half has 9 / 2 = 4 tokens
   CHECK(truncated("0123456789", 3) == "9");
   CHECK(truncated("0123456789", 2) == "9");
   CHECK(truncated("", 2) == "");
@@ -51,6 +51,6 @@ TEST_CASE("truncation with a model's tokenizer") {
   const std::string text = "the chapter on gardens leads to rivers . the chapter on mills leads to forests";
   const std::size_t size = tokens->encode(text).size();
   CHECK(middle_truncated(text, size, *tokens) == text);
-  // BOS and three words. The second half's first word loses the space before it, as every text does at its beginning.
+  // The first half is BOS and three words. The second half's first word loses the space before it, as every text does at its start.
   CHECK(middle_truncated(text, 8, *tokens) == "the chapter onmills leads to forests");
 }

@@ -48,7 +48,8 @@ struct asked_weights {
   }
 };
 
-/// A folder with this config.json and the weights of its model, under the names that `stored_name` returns. `beside`: other tensors.
+/// Writes this config.json and the weights of its model to a folder. The weights have the names that `stored_name` returns. `beside`: names
+/// of further tensors.
 template <class StoredName>
 void write_model(const temporary_folder& folder, const nlohmann::json& config_file, StoredName stored_name,
                  const std::vector<std::string>& beside = {}) {
@@ -72,7 +73,7 @@ void write_model(const temporary_folder& folder, const nlohmann::json& config_fi
   folder.write("model.safetensors", bytes_of_number<std::uint64_t>(header.dump().size()) + header.dump() + data);
 }
 
-/// The bytes of each weight that a model in a folder is packed from, by name.
+/// Returns the bytes of each weight of the model in a folder, by name.
 std::map<std::string, std::string> weights_of(const temporary_folder& folder) {
   lazyprune::reference<float> backend{lazyprune::execution{}};
   const checkpoint files(folder.path());
@@ -249,7 +250,7 @@ TEST_CASE("several threads may read one checkpoint") {
       running.emplace_back([&] {
         const checkpoint_weights weights(files);
         for (const auto& [each, t] : files.tensors()) {
-          if (t.stored->shape.size() == 2) weights.get(each, t.stored->shape[0], t.stored->shape[1]);  // and releases it
+          if (t.stored->shape.size() == 2) weights.get(each, t.stored->shape[0], t.stored->shape[1]);  // the matrix is released at once
           const tensor again = weights.get(name, 256, 128);
           count += std::memcmp(again.data, bytes.data(), bytes.size()) == 0;
         }
@@ -345,7 +346,7 @@ TEST_CASE("a model of each family loads" NEEDS("data")) {
   CHECK(qwen3.qk_norm);
   CHECK(qwen3.tied);
   CHECK(load("mistral_sliding").windows == std::vector<std::size_t>(4, 16));
-  // The tensors that the flags announce are there, with their shapes.
+  // The tensors that the config's flags promise exist and have the right shapes.
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     CAPTURE(entry.path().string());
     const checkpoint model(entry.path());

@@ -19,13 +19,13 @@ namespace {
 const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 64,
   "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 512})";
 
-/// The config with some keys changed (null: removed), by RFC 7396.
+/// Returns the config with this patch (RFC 7396): changed keys, and null for keys to remove.
 std::string config_with(const std::string& patch, const std::string& base = llama) {
   nlohmann::json config = nlohmann::json::parse(base);
   config.merge_patch(nlohmann::json::parse(patch));
   return config.dump();
 }
-/// The Llama config as another family's.
+/// Returns the Llama config with the names of another family.
 std::string family(const std::string& name, const std::string& architecture, const std::string& patch = "{}") {
   return config_with(patch, config_with(R"({"model_type": ")" + name + R"(", "architectures": [")" + architecture + R"("]})"));
 }
@@ -243,7 +243,7 @@ TEST_CASE("YaRN's attention factor equals that of transformers") {
   CHECK(all.beta_slow == 2.0);
   CHECK_FALSE(all.truncate);
   CHECK(rope(R"("factor": 4.0, "attn_factor": 0.5, "extrapolation_factor": 2)") == rope(R"("factor": 4.0)"));  // keys of other engines
-  // Without a factor, it is the ratio of the lengths.
+  // If the file gives no factor, the factor is the ratio of the lengths.
   CHECK(rope(R"("original_max_position_embeddings": 128)").factor == 4.0);
 }
 

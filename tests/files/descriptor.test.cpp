@@ -19,7 +19,8 @@ using lazyprune::write_fully;
 
 namespace {
 
-/// A POSIX call that handles a few bytes at a time, is interrupted before each success, and fails with `code` after `until` bytes.
+/// Imitates a POSIX call that handles a few bytes at a time and is interrupted before each success. It fails with `code` after `until`
+/// bytes.
 struct faulty {
   std::size_t at_once, until;
   int code = 0;  // 0: the end of the file

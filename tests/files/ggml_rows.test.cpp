@@ -31,7 +31,7 @@ std::vector<float> floats(const tensor& t) {
 }  // namespace
 
 TEST_CASE("rows of a llama in GGUF files: the two halves of a head are interleaved") {
-  // transformers' rows 0 1 2 | 3 4 5 of a head of six are stored as 0 3 1 4 2 5.
+  // For a head width of 6, transformers has the rows 0 1 2 | 3 4 5. A GGUF file stores them as 0 3 1 4 2 5.
   const std::size_t order[] = {0, 2, 4, 1, 3, 5};
   for (std::size_t row = 0; row < 12; ++row) CHECK(lazyprune::detail::interleaved_row(row, 6) == row / 6 * 6 + order[row % 6]);
 }

@@ -29,7 +29,7 @@ std::vector<float> floats(const ggml_type& type, std::span<const std::byte> byte
   return values;
 }
 
-/// gguf-py's arithmetic, term by term in double, so that only the last step rounds.
+/// Computes as gguf-py does, but in double, so that only the last step rounds.
 float rounded_once(double scale, double q, double least) { return static_cast<float>(scale * q + least); }
 
 }  // namespace

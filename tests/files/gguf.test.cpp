@@ -31,7 +31,7 @@ fault said(const std::string& file) {
   return error_of([&] { parse(file); });
 }
 
-/// The error for a value under a key.
+/// Returns the error of `get` for the value of this key.
 template <class Get>
 fault said_of(const std::string& key, Get get) {
   const std::string file = gguf_bytes({key}, {});
@@ -45,7 +45,7 @@ auto value_of(const std::string& key, Get get) {
   return get(gguf_value("f", contents.metadata.at(0)));
 }
 
-/// Checks what a reader may rely on: each tensor is inside the file and has the bytes of its shape, and so are each key and value.
+/// Checks that each tensor and value is inside the file, and that each tensor has as many bytes as its shape needs.
 void check_sound(const std::string& file, const gguf_contents& contents) {
   const auto* const begin = reinterpret_cast<const std::byte*>(file.data());
   const auto* const end = begin + file.size();
@@ -294,7 +294,7 @@ TEST_CASE("any flipped bit of a header gives an error, or tensors and values ins
     file[bit / 8] = static_cast<char>(file[bit / 8] ^ 1 << bit % 8);
   }
   CHECK(refused > bits / 4);
-  CHECK(refused < bits);  // letters of keys and strings may change
+  CHECK(refused < bits);  // a changed letter of a key or string is no error
 }
 
 TEST_CASE("random edits never give a tensor or value outside the file") {
@@ -317,7 +317,7 @@ TEST_CASE("random edits never give a tensor or value outside the file") {
     accepted += error_of([&] { contents = parse(text); }) == "no error";
     check_sound(text, contents);
   }
-  CHECK(accepted > 0);  // strings, names and data may change
+  CHECK(accepted > 0);  // changed strings, names and data are no error
 }
 
 TEST_CASE("a model in shards: the first one finds all of them, and each must belong to it") {

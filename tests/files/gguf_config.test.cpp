@@ -26,7 +26,7 @@ using ids = std::vector<lazyprune::token_id>;
 
 namespace {
 
-/// The metadata of a small llama by key; tests change it.
+/// The metadata of a small llama, by key. Tests change single keys.
 struct small_llama {
   std::map<std::string, std::string> keys;
   std::vector<gguf_tensor> tensors{{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}};
@@ -178,7 +178,7 @@ TEST_CASE("unsupported keys are refused by name") {
         unsupported("metadata: general.architecture", {"llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "\"gemma4\""}));
   CHECK(said_after([](small_llama& m) { m.number("attention.sliding_window", 16); }) ==
         unsupported("metadata: llama.attention.sliding_window", {"16"}));
-  CHECK(said_after([](small_llama& m) { m.number("expert_count", 0); }) == "no error");  // 0 means none
+  CHECK(said_after([](small_llama& m) { m.number("expert_count", 0); }) == "no error");  // 0 means no experts
   CHECK(said_after([](small_llama& m) { m.number("expert_count", 8); }) == unsupported("metadata: llama.expert_count"));
   CHECK(said_after([](small_llama& m) { m.text("general.type", "adapter"); }) == unsupported("metadata: general.type", {"\"adapter\""}));
   CHECK(said_after([](small_llama& m) { m.text("tokenizer.ggml.model", "bert"); }) ==
@@ -218,7 +218,7 @@ TEST_CASE("a key whose value changes nothing is accepted") {
           m.real("rope.scaling.yarn_ext_factor", -1);
         }) == config_after(yarn));
   CHECK(same([](small_llama& m) {
-    m.real("attention.scale", 0.70710678f);  // heads of 2
+    m.real("attention.scale", 0.70710678f);  // 1 / sqrt(2), the default for a head width of 2
     m.number("attention.sliding_window", 64);
     m.real("attention.layer_norm_epsilon", 1e-5f);
     m.number("expert_used_count", 2);  // there are no experts
@@ -277,12 +277,12 @@ TEST_CASE("the config of every GGUF model equals that of the same model as a fol
     parts.emplace_back(lazyprune::mapped_file(folder / (name + ".gguf")));
     const model_config config = model_config_of(parts);
     if (family == "mistral") expected.family = "llama";  // GGUF files call Mistral llama
-    if (family == "llama3") {                            // and store the scaling as divisors
+    if (family == "llama3") {                            // they store the scaling as divisors
       CHECK(config.rope.divisors.size() == expected.head_dim / 2);
       expected.rope = {.theta = expected.rope.theta, .divisors = config.rope.divisors};
     }
     if (family == "gemma3") expected.norms_less_one = false;  // GGUF files store norms as they are
-    for (const lazyprune::token_id id : config.eos)           // a folder has them in several files
+    for (const lazyprune::token_id id : config.eos)           // in a folder, several files list EOS tokens
       if (std::ranges::find(expected.eos, id) == expected.eos.end()) expected.eos.push_back(id);
     CHECK(config == expected);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes GGUF files for tests, valid or not, from their parts.
+// Makes GGUF files for tests. The files may be malformed.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline std::string gguf_array(std::uint32_t type, std::uint64_t size, const std:
   return bytes_of_number(type) + bytes_of_number(size) + values;
 }
 
-/// A tensor's entry in the table. `dimensions`: the length of a row first.
+/// Returns a tensor's entry in the table. `dimensions`: the length of a row comes first.
 inline std::string gguf_info(std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type,
                              std::uint64_t offset) {
   std::string info = gguf_string(name) + bytes_of_number(static_cast<std::uint32_t>(dimensions.size()));
@@ -42,7 +42,7 @@ inline std::string gguf_head(std::uint64_t tensors, std::uint64_t keys, std::uin
   return "GGUF" + bytes_of_number(version) + bytes_of_number(tensors) + bytes_of_number(keys);
 }
 
-/// A file with these keys and table entries, and `data`.
+/// Returns a file with these keys, table entries and data.
 inline std::string gguf_bytes(const std::vector<std::string>& keys, const std::vector<std::string>& infos, const std::string& data = {},
                               std::size_t alignment = 32) {
   std::string file = gguf_head(infos.size(), keys.size());
@@ -54,12 +54,12 @@ inline std::string gguf_bytes(const std::vector<std::string>& keys, const std::v
 
 struct gguf_tensor {
   std::string name;
-  std::vector<std::uint64_t> dimensions;  // the length of a row first
+  std::vector<std::uint64_t> dimensions;  // the length of a row comes first
   std::uint32_t type;
   std::string data;
 };
 
-/// A valid file.
+/// Returns a valid file.
 inline std::string gguf_model(const std::vector<std::string>& keys, const std::vector<gguf_tensor>& tensors) {
   std::vector<std::string> infos;
   std::string data;

@@ -19,7 +19,7 @@ using lazyprune::mapped_file;
 
 namespace {
 
-/// The bytes of mapped files that this process has in memory.
+/// Returns how many bytes of mapped files are in this process's memory.
 std::size_t resident_file_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)

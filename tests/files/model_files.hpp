@@ -54,7 +54,7 @@ struct small_folder : temporary_folder {
   std::string file(std::string_view name) const { return (*this / name).string(); }
 };
 
-/// The same in shards, with this weight_map.
+/// A folder with the same config and tensors in shards, and with this weight_map.
 struct sharded_folder : small_folder {
   explicit sharded_folder(const std::string& weight_map) {
     std::filesystem::remove(*this / "model.safetensors");
@@ -70,7 +70,7 @@ inline std::string floats(std::size_t count) {
   return bytes;
 }
 
-/// A llama of one layer with heads of four, some of its tensors, and a type for q.
+/// Returns a GGUF llama with one layer, a head width of 4, and only some of its tensors. `q_type`: the ggml type of q.
 inline std::string small_gguf(std::uint32_t q_type = 0, const std::string& q = floats(64)) {
   const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
                                       gguf_key("llama.embedding_length", 8u),

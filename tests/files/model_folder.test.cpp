@@ -60,7 +60,7 @@ TEST_CASE("GGUF files that accompany a language model are ignored") {
     const temporary_folder folder;
     const model_folder model(folder.path());
     folder.write("a.gguf", file(other.first, other.second));
-    CHECK(model.gguf() == folder / "a.gguf");  // alone it is what the user asked for, and opening it reports what it is
+    CHECK(model.gguf() == folder / "a.gguf");  // a lone file is not ignored: opening it reports what it is
     folder.write("b.gguf", small_gguf());
     CHECK(model.gguf() == folder / "b.gguf");
     folder.write("c.gguf", small_gguf());

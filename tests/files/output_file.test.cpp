@@ -25,12 +25,12 @@ using lazyprune::output_file;
 
 namespace {
 
-std::filesystem::path watched;                               // if set, calls of fsync are listed
-std::vector<std::pair<std::filesystem::path, bool>> synced;  // what was synced, and whether `watched` was there then
+std::filesystem::path watched;                               // if set, `synced` lists the calls of fsync
+std::vector<std::pair<std::filesystem::path, bool>> synced;  // what was synced, and whether `watched` existed at that time
 
 }  // namespace
 
-/// Takes the place of the C library's fsync in this program.
+/// Replaces the C library's fsync in this program.
 extern "C" int fsync(int file) {
   if (!watched.empty())
     synced.emplace_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)), std::filesystem::exists(watched));

@@ -21,7 +21,7 @@
 
 namespace {
 
-/// The number of the file's pages in memory.
+/// Returns how many pages of the file are in memory.
 std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> in_memory((file.bytes().size() + page - 1) / page);
@@ -31,7 +31,7 @@ std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
   return n;
 }
 
-/// Drops a file's pages, if its file system keeps them elsewhere.
+/// Drops a file's pages from memory if its file system stores them elsewhere.
 void drop(const std::filesystem::path& path) {
   const lazyprune::file_descriptor file = lazyprune::open_file(path, O_RDONLY, path.string(), "a file");
   ::fsync(file.get());  // unwritten pages cannot be dropped
@@ -63,7 +63,7 @@ TEST_CASE("requested pages come into memory without a reader" NEEDS("disk")) {
   }
   lazyprune::read_ahead ahead;
   ahead.ask(file, file.bytes());
-  // The system takes it as advice. If others need memory, too, it may leave some pages out.
+  // A request is only advice. If other processes need memory, the system may leave out some pages.
   const std::size_t most = file.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
   for (int tenths = 0; tenths < 300 && pages_in_memory(file) < most; ++tenths) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(pages_in_memory(file) >= most);

@@ -27,7 +27,7 @@ std::string little_endian(std::uint64_t n) {
   return bytes;
 }
 
-/// A file with this header and `data` bytes of data.
+/// Returns a file with this header and `data` bytes of data.
 std::string file_of(const std::string& header, std::size_t data = 0) {
   return little_endian(header.size()) + header + std::string(data, 'd');
 }
@@ -44,7 +44,7 @@ std::string one(const std::string& type, const std::string& shape, const std::st
   return "{" + entry("t", type, shape, offsets) + "}";
 }
 
-/// Checks what a reader may rely on: each tensor is inside the file and has the bytes of its shape.
+/// Checks that each tensor is inside the file and has as many bytes as its shape needs.
 void check_sound(const std::string& file, const std::vector<stored_tensor>& tensors) {
   const std::map<std::string_view, std::uint64_t> bits = {{"F64", 64}, {"F32", 32}, {"F16", 16}, {"BF16", 16}, {"I64", 64}, {"I8", 8}};
   const auto* const begin = reinterpret_cast<const std::byte*>(file.data());
@@ -85,7 +85,7 @@ TEST_CASE("rare but valid files are read") {
   CHECK(parse(file_of(one("F4", "[2]", "[0,1]"), 1))[0].data.size() == 1);
   CHECK(parse(file_of(one("F6_E2M3", "[4]", "[0,3]"), 3))[0].data.size() == 3);
   CHECK(parse(file_of(one("C64", "[2]", "[0,16]"), 16))[0].data.size() == 16);
-  // An empty tensor where another begins.
+  // An empty tensor may begin at the same byte as another tensor.
   CHECK(parse(file_of("{" + entry("z", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[0]", "[0,0]") + "}", 4)).size() == 2);
   CHECK(parse(file_of("{" + entry("z", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[0]", "[4,4]") + "}", 4)).size() == 2);
   CHECK(parse(file_of(one("U8", "[3]", "[0,3]"), 3))[0].name == "t");
@@ -215,7 +215,7 @@ TEST_CASE("a million tensors are allowed and no more") {
     return file_of(header + "}");
   };
   CHECK(parse(file(50'000)).size() == 50'000);
-  if (!test_all) return;  // the rest takes most of a minute with sanitizers
+  if (!test_all) return;  // with sanitizers, the next check takes most of a minute
   CHECK(said(file(1'000'001)) == at("f: header", {"1000000"}));
 }
 
@@ -303,5 +303,5 @@ TEST_CASE("random edits of a header never give a tensor outside the file") {
     check_sound(file, tensors);
     accepted += result == "no error";
   }
-  CHECK(accepted > 0);  // names and metadata may change
+  CHECK(accepted > 0);  // changed names and metadata are no error
 }

@@ -19,7 +19,7 @@ using lazyprune::utf8_prefix;
 
 namespace {
 
-/// The grammar in section 4 of RFC 3629.
+/// Does the same as utf8_prefix, by the grammar in section 4 of RFC 3629.
 std::size_t by_grammar(std::string_view s) {
   const auto in = [&](std::size_t i, unsigned low, unsigned high) {
     return i < s.size() && static_cast<unsigned char>(s[i]) >= low && static_cast<unsigned char>(s[i]) <= high;

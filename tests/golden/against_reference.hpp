@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks whole small models in a backend: they differ from the reference as far as the backend's arithmetic allows.
+// Checks whole small models in a backend: they differ from the reference at most as far as the backend's arithmetic allows.
 #pragma once
 
 #include <lazyprune/backend/reference.hpp>

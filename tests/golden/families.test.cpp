@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests a tiny model of every family and corner case (families.jsonl): its logits, dense and pruned, against transformers in float64, and
-// the same model as a GGUF file.
+// Tests a tiny model of every family and corner case (families.jsonl). Compares its logits, dense and pruned, with those of transformers in
+// float64. Also tests the same model as a GGUF file.
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
@@ -49,7 +49,7 @@ model<oracle> loaded(const model_config& config) {
   return load_model(backend, config, family_weights(config));
 }
 
-/// Records the names of the tensors that are asked for.
+/// Records the names of the tensors that a model asks for.
 struct asked_weights {
   family_weights numbers;
   std::map<std::string, tensor>* asked;
@@ -119,7 +119,7 @@ TEST_CASE("every family and corner case has the logits of transformers") {
       auto text = begin(net, dense());
       const auto prompt = std::span(tokens).first(golden.at("positions")[i].get<std::size_t>() + 1);
       const auto logits = forward(work, text, prompt, phase::prefill);
-      CHECK(apart({logits.begin(), logits.end()}, golden.at("logits")[i]) < 1e-5);  // its tables, norms and softmax are in float32
+      CHECK(apart({logits.begin(), logits.end()}, golden.at("logits")[i]) < 1e-5);  // transformers has RoPE, norms and softmax in float32
     }
   }
 }

@@ -104,7 +104,7 @@ TEST_CASE("the reference backend reproduces the golden traces: kept tokens, revi
     CAPTURE(g.name);
     const auto expected = read_golden(g);
     REQUIRE(expected.size() == 8);
-    const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, 1e-9);  // for another libm's exp and cos
+    const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, 1e-9);  // each libm rounds exp and cos its way
     CHECK_MESSAGE(comparison.alike, comparison.text());
   }
 }
@@ -117,7 +117,7 @@ TEST_CASE("the cpu backend reproduces the golden traces within float's precision
     for (const golden& g : goldens()) {
       CAPTURE(g.name);
       const auto expected = read_golden(g);
-      // Scores depend on sums of up to 256 products through 6 layers: in float they may be off by 1e-4 of a score. For the logits see
+      // Scores depend on sums of up to 256 products, through 6 layers. In float they may be off by 1e-4 of a score. For the logits see
       // tests/model/transformer.test.cpp.
       check_agreement(compare_traces(run(net, g.policy, expected, backend), expected, 2e-4), expected, [](std::size_t) { return 1e-4; });
     }
@@ -133,7 +133,7 @@ TEST_CASE("a path's rounding changes logits and selections within its tolerance"
   const path_tolerance allowed(how, dtype::bf16, net.config, dense.front().tokens.size() + dense.size());
   const double logits = allowed.logits(root_mean_square(dense.front().logits)), spread = spread_of_attention(files, dense);
   for (const golden& g : goldens()) {
-    if (g.policy.selector == "blocks:size=8") continue;  // a trace has margins of tokens, none of blocks
+    if (g.policy.selector == "blocks:size=8") continue;  // a trace has the margins of tokens, but not of blocks
     CAPTURE(g.name);
     const auto expected = read_golden(g);
     const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, logits);

@@ -22,8 +22,8 @@ model_config small() {
   return c;
 }
 
-/// The same by counting: two operations for each pair of a weight and a row, and for each number of a key or value that a head reads. A row
-/// that is alone in a linear layer has the price `single`.
+/// Returns the cost of a layer by counting: two operations for each pair of a weight and a row, and for each number of a key or value that
+/// a head reads. If a linear layer has a single row, an operation costs `single`.
 double counted(const model_config& c, std::size_t rows, std::size_t finish, const cost_model& costs, std::size_t window = 1000) {
   double cost = 0;
   const double attention = costs.attention, kv = rows == 1 ? costs.single : costs.linear, rest = finish == 1 ? costs.single : costs.linear;
@@ -55,7 +55,7 @@ TEST_CASE("a decode step costs one row per layer, and attention to all tokens be
   model_config c = small();
   c.windows = {6, 0, 6};
   const cost_model costs{.linear = 2.0, .attention = 3.0, .single = 16.0};
-  const auto last_row = [&](std::size_t known, std::size_t window) {  // the cost of the last of `known` rows, at the price of a single row
+  const auto last_row = [&](std::size_t known, std::size_t window) {  // the cost of the last of `known` rows, computed as a single row
     const cost_model alone{.linear = costs.single, .attention = costs.attention, .single = costs.single};
     return counted(c, known, known, alone, window) - (known > 1 ? counted(c, known - 1, known - 1, alone, window) : 0.0);
   };
@@ -92,7 +92,7 @@ TEST_CASE("measured units give back the times that they come from") {
   CHECK(found.single == doctest::Approx(truth.single));
   CHECK(found.prefill(c, fewer) == doctest::Approx(truth.prefill(c, fewer)));
 
-  const std::vector<std::size_t> one{1, 1, 1};  // only single rows: the linear unit is unknown, and not needed
+  const std::vector<std::size_t> one{1, 1, 1};  // all rows are single, so `linear` is unknown and not needed
   const cost_model of_one = measured_costs(c, one, 1.0, 0.25, 0.5);
   CHECK(of_one.linear == 0.0);
   CHECK(of_one.single == 0.5 / (2.0 * 6 * 11));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A run that makes the decisions of another run, the leader. Its scorer computes and records its own scores, but returns the leader's. So
-// both runs keep the same tokens, and differ only by arithmetic.
+// A run that makes the decisions of another run, the leader. Its scorer computes and records its own scores, but returns the leader's
+// scores. So both runs keep the same tokens, and differ only by arithmetic.
 #pragma once
 
 #include <lazyprune/core/concepts.hpp>
@@ -16,7 +16,7 @@ namespace lazyprune_test {
 /// One call of a scorer.
 struct scored {
   std::vector<float> scores;  // (active)
-  double spread;  // of the leader: the standard deviation of a head's log-probabilities, the largest over heads; 1 without probabilities
+  double spread;              // leader: the largest standard deviation of a head's log-probabilities; 1 without probabilities
 };
 using score_log = std::vector<scored>;
 
@@ -27,7 +27,7 @@ struct followed : Scorer {
 
   followed(Scorer scorer, score_log& log, const score_log* to_follow = nullptr) : Scorer(scorer), own(&log), leader(to_follow) {}
 
-  /// The leader needs every head for the spread, so its heads are not reduced. The follower's view is what its scorer asks for.
+  /// The leader needs all heads for the spread, so its heads are not reduced. The follower's view is what its scorer asks for.
   std::optional<lazyprune::head_reduction> over_heads() const requires lazyprune::head_reducing_scorer<Scorer> {
     return leader ? std::optional<lazyprune::head_reduction>(Scorer::over_heads()) : std::nullopt;
   }
@@ -37,7 +37,7 @@ struct followed : Scorer {
   void score(const View& view, std::span<float> out) const {
     Scorer::score(view, out);
     double spread = 0;
-    if constexpr (requires { view.now; })  // the scores add to those of earlier calls
+    if constexpr (requires { view.now; })  // the scores are added to those of earlier calls
       spread = std::max(spread_of(view.now), own->empty() ? 0.0 : own->back().spread);
     else
       spread = spread_of(view);
@@ -51,7 +51,7 @@ struct followed : Scorer {
     for (std::size_t h = 0; h < view.heads; ++h) {
       double count = 0, sum = 0, squares = 0;
       for (const float p : view.head(h)) {
-        if (p == 0) continue;  // not seen, or below the range of float
+        if (p == 0) continue;  // the token is not seen, or its probability is below the range of float
         const double x = std::log(p);
         ++count;
         sum += x;
@@ -66,9 +66,9 @@ struct followed : Scorer {
   static double spread_of(const lazyprune::key_view&) { return 1; }
 };
 
-/// Returns how far the follower's own scores differ from the leader's choices: the largest distance to the cut of a token that they put on
-/// the other side. The unit is the allowed difference. It is the largest over all choices by top_k in a run. `allowed(layers, spread)` is a
-/// difference of the logarithm of a score.
+/// Returns how far the follower's own scores differ from the leader's choices, over all choices by top_k in a run. A token counts if the
+/// follower's scores put it on the other side of the cut than the leader's. The result is the largest distance of such a token from the
+/// cut, divided by the allowed difference. `allowed(layers, spread)` is a difference of the logarithm of a score.
 template <class Allowed>
 double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
                              Allowed allowed) {

@@ -72,7 +72,7 @@ TEST_CASE("length: as many tokens as asked for, but no more than the context hol
   CHECK(five.share_prompt == 1.0);
   generation_options small = of_length(50);
   small.context = 12;
-  CHECK(b.run(prompt, small).tokens.size() == 3);  // the last one is never read
+  CHECK(b.run(prompt, small).tokens.size() == 3);  // the last token is never read
   CHECK(b.run(prompt, of_length(100)).tokens.size() == 55);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("EOS and the caller end a sequence; EOS can be ignored") {
   CHECK(ending.run(prompt, options).tokens == free_run);
   options.eos = {free_run[2]};
   CHECK(b.run(prompt, options).tokens == free_run);
-  options.ignore_eos = false;  // the caller's EOS tokens count besides the config's
+  options.ignore_eos = false;  // the caller's EOS tokens count as well as the config's
   CHECK(b.run(prompt, options).reason == finish_reason::eos);
   CHECK(b.run(prompt, options).tokens == ended.tokens);
   options = of_length(6);
@@ -166,7 +166,7 @@ TEST_CASE("a run can be stopped between two layers: it then lacks the token of t
   generation_options options = of_length(5);
   options.trace = true;
   const auto whole = b.run(prompt, options);
-  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // of 4 layers: in the prefill, or in a decode step
+  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // stops in the prefill or in a decode step, of 4 layers each
     CAPTURE(layers_done);
     ends_before end(layers_done);
     options.observer = &end;
@@ -178,7 +178,7 @@ TEST_CASE("a run can be stopped between two layers: it then lacks the token of t
     CHECK((cut.prefill_seconds > 0) == (steps > 0));
   }
   options.observer = nullptr;
-  CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays
+  CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of the stopped runs stays
 }
 
 TEST_CASE("a prompt in chunks that is stopped or fails is taken back as a whole, and can be asked again") {
@@ -197,7 +197,7 @@ TEST_CASE("a prompt in chunks that is stopped or fails is taken back as a whole,
     }
   };
   for (const bool by_stop : {true, false}) {
-    ends_before end(9);  // layers, over two or more chunks
+    ends_before end(9);  // 9 layers, over two or more chunks
     fails failure;
     auto other = b.begin();
     options.observer = by_stop ? static_cast<step_observer*>(&end) : &failure;
@@ -250,7 +250,7 @@ TEST_CASE("in a pruned conversation, each turn reports the share of its own prom
   auto seq = b.begin();
   std::vector<token_id> longer;
   for (token_id t = 0; t < 20; ++t) longer.push_back(t);
-  CHECK(generate(work, seq, longer, of_length(1)).share_prompt == doctest::Approx(44.0 / 80.0));  // 20, 10, 10 and 4 rows
+  CHECK(generate(work, seq, longer, of_length(1)).share_prompt == doctest::Approx(44.0 / 80.0));  // layers with 20, 10, 10 and 4 rows
   const auto second = generate(work, seq, longer, of_length(1));
   CHECK(second.share_prompt == share_computed(seq.session().tokens(), 20, 20, 4));
   CHECK(second.share_prompt < 1.0);
@@ -288,7 +288,7 @@ TEST_CASE("forks of a beginning, read in chunks or at once, continue as the whol
     auto seq = b.begin();
     CHECK(read_beginning(work, seq, std::span<const token_id>(longer).first(30), chunk));
     CHECK(seq.known() == 30);
-    CHECK(seq.session().stats().rows == 60);  // two of four layers
+    CHECK(seq.session().stats().rows == 60);  // two of the four layers read the 30 tokens
     for (int answers = 0; answers < 2; ++answers) {
       auto answer = seq.fork();
       auto result = generate(work, answer, std::span<const token_id>(longer).subspan(30), of_length(6));
@@ -356,14 +356,14 @@ TEST_CASE("forks under other policies continue one beginning as each would conti
   answered.clear();
   CHECK(said_by(answered, any_session(dense(), four)) == "no error");
 
-  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // tokens that are dropped for good are not lost
+  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // it drops tokens for good, which are not lost
   generate(work, streaming, longer, of_length(3));
   CHECK(said_by(streaming, any_session(dense(), four)) == queried);
 }
 
 namespace {
 
-/// A policy that only prunes the prompt, so steps may have several tokens.
+/// A model and a policy that prunes only the prompt, so that decode steps may have several tokens.
 struct speculation_bench : bench {
   explicit speculation_bench(model_config c = tiny()) : bench(std::move(c)) {}
 
@@ -372,7 +372,7 @@ struct speculation_bench : bench {
                              {.layers = static_cast<layer_id>(config.layers)})};
   }
 
-  /// The sequence, and the logits of a next turn: drafts that were taken back leave nothing behind.
+  /// The result of a run, and the logits of a next turn. They show that drafts that were taken back leave nothing behind.
   struct outcome {
     generation run;
     std::vector<token_id> known;
@@ -398,7 +398,7 @@ struct speculation_bench : bench {
     return result;
   }
 
-  /// Runs with steps of up to `n` tokens and with steps of one token. Returns the former.
+  /// Compares a run with steps of up to `n` tokens and a run with steps of one token. Returns the former.
   generation check(const std::vector<token_id>& asked, generation_options options, std::size_t n, std::size_t stop_after = 1000) {
     const outcome plain = run(asked, options, stop_after);
     options.speculate = n;
@@ -441,7 +441,7 @@ TEST_CASE("drafts are read together: the same tokens in fewer steps, and the sam
     CHECK(b.check(repeated, of_length(40), n).decode_steps < 39);
     for (const std::size_t length : {0u, 1u, 2u, 3u, 17u, 18u, 19u, 20u}) b.check(repeated, of_length(length), n);
     generation_options options = of_length(40);
-    for (const std::size_t context : {19u, 20u, 21u, 30u, 31u, 32u, 33u, 64u}) {  // ends in the middle of the drafts
+    for (const std::size_t context : {19u, 20u, 21u, 30u, 31u, 32u, 33u, 64u}) {  // some contexts end in the middle of the drafts
       options.context = context;
       b.check(repeated, options, n);
     }
@@ -460,7 +460,7 @@ struct sequence_asked {
   generation_options options{};
 };
 
-/// Requests that differ in everything that may differ.
+/// Requests that differ in every respect in which they may.
 std::vector<sequence_asked> many_asked() {
   const auto session = [](auto policy) { return any_session(policy, {.layers = 4}); };
   std::vector<sequence_asked> all;
@@ -483,7 +483,7 @@ std::vector<sequence_asked> many_asked() {
   return all;
 }
 
-/// Runs them all on one model, together or each alone, and records what each is told.
+/// Runs all requests on one model, together or each alone, and records what each one is told.
 template <tensor_backend Backend>
 struct together_bench {
   model_config config = tiny();
@@ -558,7 +558,7 @@ TEST_CASE("sequences that are generated together get the same tokens as alone, w
 TEST_CASE("an observer that stops a step ends all sequences that are generated together") {
   together_bench<reference<double>> b;
   const auto whole = b.run(true);
-  ends_before end(2 * 4 + 2 * 4);  // the prompt's two chunks and two steps, of four layers each: so in the third step
+  ends_before end(2 * 4 + 2 * 4);  // stops in the third decode step: two chunks and two steps, of four layers each, come before
   const auto cut = b.run(true, 1000, &end);
   for (std::size_t i = 0; i < cut.size(); ++i) {
     CAPTURE(i);
@@ -592,7 +592,7 @@ TEST_CASE("if one request is refused, no sequence changes") {
 
 namespace {
 
-/// Notes when a step begins and ends, among other observers.
+/// Notes when a step begins and ends. Several of these observers share one string.
 struct notes_steps final : step_observer {
   std::string& notes;
   char name;
@@ -710,7 +710,7 @@ TEST_CASE("a sequence with drafts ends at its EOS") {
   options.sampler = {.temperature = 0.7, .top_k = 3, .top_p = 1, .min_p = 0};
   std::size_t accepted = 0;
   for (options.sampler.seed = 0; options.sampler.seed < 10; ++options.sampler.seed) {
-    std::vector<token_id> asked = b.run(prompt, options).run.tokens;  // the next generation then repeats tokens from before
+    std::vector<token_id> asked = b.run(prompt, options).run.tokens;  // so that the next generation repeats earlier tokens
     asked.insert(asked.begin(), prompt.begin(), prompt.end());
     for (const token_id eos : b.run(asked, options).run.tokens) {
       CAPTURE(eos);

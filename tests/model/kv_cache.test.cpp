@@ -27,7 +27,7 @@ TEST_CASE("rows are stored in the order of computation; each layer finds a token
   put(0, {0, 1, 2, 3});
   put(1, {1, 3});
   put(0, {4});
-  put(1, {0, 2, 4});  // revived tokens come later
+  put(1, {0, 2, 4});  // the rows of revived tokens come later
   CHECK(cache.rows(0).size() == 5);
   CHECK(cache.rows(1).size() == 5);
   CHECK(cache.slot(1, 3) == 1);
@@ -86,7 +86,7 @@ TEST_CASE("freed slots are used again, the lowest first; free slots at the end a
   CHECK(holds(copy, 0, {0, 1, 2, 3, 4, 5, 6, 7}));  // the shared rows are unchanged
 
   cache.retain([](layer_id layer, position t) { return layer == 1 || (t != 2 && t < 7); });
-  CHECK(cache.rows(0).size() == 6);  // of tokens 0, 1, 4 and 5
+  CHECK(cache.rows(0).size() == 6);  // slots up to the last one in use; tokens 0, 1, 4 and 5 have rows
   CHECK(cache.rows(1).size() == 4);
   cache.forget(std::vector<position>{0});
   put(cache, 0, {11, 12, 13, 14});

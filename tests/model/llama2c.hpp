@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads a llama2.c checkpoint (.bin, version 1: https://github.com/karpathy/llama2.c/blob/master/export.py) for the tests, under Hugging
-// Face's names. llama2.c rotates neighbours (2i, 2i+1); we rotate (i, i + head_dim/2). So the rows of q and k are permuted.
+// Reads a llama2.c checkpoint for the tests (.bin, version 1: https://github.com/karpathy/llama2.c/blob/master/export.py). Tensors get the
+// names of Hugging Face. llama2.c rotates the neighbours (2i, 2i+1). We rotate (i, i + head_dim/2), so the rows of q and k are permuted.
 #pragma once
 
 #include <array>

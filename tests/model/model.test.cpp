@@ -26,7 +26,7 @@ using lazyprune_test::error_of;
 
 namespace {
 
-/// Passes tensors on, and records which were asked for.
+/// Passes tensors on, and records which tensors were asked for.
 struct listed {
   random_source numbers;
   std::set<std::string, std::less<>> missing;
@@ -103,7 +103,7 @@ TEST_CASE("norms after attention and feed-forward have names of their own; one t
 
 namespace {
 
-/// Every vector is 0, 1, 2, ...; row i of every matrix holds the number i.
+/// Every vector holds 0, 1, 2, ...; in a matrix, every number of row i is i.
 struct numbered {
   std::map<std::string, std::vector<float>>* made;
 
@@ -124,7 +124,7 @@ TEST_CASE("if a head rotates in part, rows that rotate together are loaded half 
   reference<double> backend{execution{}};
   std::map<std::string, std::vector<float>> made;
   const auto net = load_model(backend, c, numbered{&made});
-  const std::size_t order[] = {0, 1, 4, 5, 2, 3, 6, 7};  // 0 turns with 2, 1 with 3
+  const std::size_t order[] = {0, 1, 4, 5, 2, 3, 6, 7};  // RoPE rotates 0 with 2, and 1 with 3
   const auto& layer = net.weights.layers[1];
   for (std::size_t row = 0; row < 48; ++row) {
     const std::size_t from = row / 8 * 8 + order[row % 8];
@@ -143,7 +143,7 @@ TEST_CASE("if a head rotates in part, rows that rotate together are loaded half 
 
 namespace {
 
-/// Numbers that bf16 rounds. Tensors whose names end in one of `in_bf16` are stored as bf16.
+/// A source of numbers that bf16 rounds. Tensors whose names end in one of `in_bf16` are stored as bf16.
 struct of_two_types {
   std::vector<std::string> in_bf16;
   std::map<std::string, std::vector<std::byte>>* made;
@@ -240,10 +240,10 @@ TEST_CASE("a source learns when a matrix is no longer used: whole or in slices, 
 
 namespace {
 
-/// A source that has its layers in the order of their names.
+/// A source that stores its layers in the order of their names.
 struct ordered_by_name {
   random_source numbers;
-  std::vector<std::string>* norms;  // norms of layers, in the order in which they were asked for
+  std::vector<std::string>* norms;  // names of the layers' norms, in the order in which they were asked for
 
   bool contains(std::string_view name) const { return numbers.contains(name); }
   std::string place(std::string_view name) const { return std::string(name); }

@@ -16,10 +16,11 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 
 namespace {
 
-/// Records its calls, a letter each: b(egin), c(hunk), [ ] a layer, a section's letter and ), l(ogits), e(nd).
+/// Records each call as a letter: b, a step begins; c, a chunk begins; [ and ], a layer; p, m, a or l and ), a section; L, the logits; e, a
+/// step ends.
 struct told final : step_observer {
   std::string events;
-  std::size_t stops_at = 1000;  // layers begun
+  std::size_t stops_at = 1000;  // number of begun layers
   std::size_t layers = 0;
 
   bool stops() override { return layers == stops_at; }
@@ -244,6 +245,6 @@ TEST_CASE("an observer may throw in any call: that abandons the step, or all ste
       REQUIRE(seq.session().stats().steps + other.session().stats().steps == 0);
     }
   }
-  CHECK(calls == 1 + 2 * 10 + 3);  // the beginning, two layers, the logits
+  CHECK(calls == 1 + 2 * 10 + 3);  // 1 for the beginning, 10 for each of two layers, 3 for the logits
   CHECK(seq.known() == 6);
 }

@@ -34,7 +34,8 @@ TEST_CASE("the published shapes have as many parameters as their names say") {
     const std::size_t attention = c.hidden * c.head_dim * (2 * c.n_heads + 2 * c.n_kv_heads);
     return static_cast<double>(c.layers * (attention + 3 * c.hidden * c.ffn) + 2 * c.vocabulary * c.hidden) * 1e-9;
   };
-  // As published, in billions: 1.10, 6.74, 6.9 (with a vocabulary of 51,200), 8.03, 7.24, 7.62. Norms and biases are below the last digit.
+  // Published numbers, in billions: 1.10, 6.74, 6.9 (with a vocabulary of 51,200), 8.03, 7.24, 7.62. Norms and biases are below the last
+  // digit.
   CHECK(parameters("tinyllama-1.1b") == doctest::Approx(1.10).epsilon(0.005));
   CHECK(parameters("llama-2-7b") == doctest::Approx(6.74).epsilon(0.001));
   CHECK(parameters("xgen-7b") == doctest::Approx(6.9).epsilon(0.005));
@@ -63,7 +64,7 @@ TEST_CASE("weights are the same each time, differ between tensors, and have a de
   }
   const double n = static_cast<double>(q.size());
   CHECK(std::abs(sum / n) < 5 * 0.0202 / std::sqrt(n));                    // five standard errors of the mean
-  CHECK(std::sqrt(squares / n) == doctest::Approx(0.0202).epsilon(0.03));  // 0.035 / sqrt(3); the deviation's own error is 0.6 %
+  CHECK(std::sqrt(squares / n) == doctest::Approx(0.0202).epsilon(0.03));  // 0.035 / sqrt(3); the standard error of this estimate is 0.6 %
 }
 
 TEST_CASE("a model with all optional tensors can be loaded") {
@@ -88,7 +89,7 @@ TEST_CASE("fused projections are as wide as their parts together; a tensor large
   for (const bool fused : {false, true}) {
     c.fused = fused;
     const random_source source(c, dtype::f32);
-    for (int i = 0; i < 200; ++i) {  // a tensor's name decides where it begins
+    for (int i = 0; i < 200; ++i) {  // a tensor's name decides where its slice begins
       const tensor both = source.get("gate_up." + std::to_string(i), fused ? 2 * c.ffn : c.ffn, c.hidden);
       const auto all = numbers(both);
       REQUIRE(std::ranges::all_of(all, [](float x) { return std::abs(x) <= 0.035f; }));

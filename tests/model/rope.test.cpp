@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The scaling definitions. The logits of whole models in transformer.test.cpp check that they equal those of transformers.
+// Tests the definitions of RoPE scaling. Logits of whole models in transformer.test.cpp check that they equal those of transformers.
 #include <lazyprune/model/rope.hpp>
 
 #include <doctest/doctest.h>

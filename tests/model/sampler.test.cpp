@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<float, 5> logits{0.0f, 2.0f, 1.0f, 2.0f, -1.0f};
 
-/// The count of each token in `n` draws.
+/// Returns how often each token occurs in `n` draws.
 std::array<int, 5> draw(const sampling& s, int n) {
   sampler choose(s);
   std::array<int, 5> counts{};
@@ -44,14 +44,14 @@ TEST_CASE("a repeat penalty lowers the logits of recent tokens, each once") {
   CHECK(best_after(1.0, {1}) == 1);
   CHECK(best_after(1.5, {1}) == 3);
   CHECK(best_after(1.5, {1, 3}) == 1);        // 1.33 each
-  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // 1.05 each, still above the other's 1
+  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // 1.05 each, still above 1 of the other token
   CHECK(best_after(2.1, {1, 3}) == 2);
   const std::array<float, 2> negative{-1.0f, -1.5f};
   sampler choose({.repeat_penalty = 2.0});
   choose.accept(std::vector<token_id>{0});
   CHECK(choose(std::span<const float>(negative)) == 1);  // -2 is less than -1.5
 
-  // The window: a token further back is free again.
+  // A token before the window has no penalty any more.
   std::vector<token_id> long_ago{1};
   long_ago.resize(sampler::repeat_window, 0);
   CHECK(best_after(1.5, long_ago) == 3);
@@ -68,7 +68,7 @@ TEST_CASE("random draws: the frequencies follow the softmax, and a seed repeats 
   CHECK(counts == draw(all, 100000));
   double sum = 0;
   for (const float l : logits) sum += std::exp(l);
-  // The standard deviation of such a count is below sqrt(n) / 2 = 158. The bound is six of them.
+  // The standard deviation of such a count is below sqrt(n) / 2 = 158. The bound is six standard deviations.
   for (std::size_t i = 0; i < 5; ++i) CHECK(std::abs(counts[i] - 100000 * std::exp(logits[i]) / sum) < 950);
 }
 
@@ -81,9 +81,9 @@ TEST_CASE("top-k, top-p and min-p cut the tail") {
   const auto nucleus = draw({.temperature = 1.0, .top_k = 0, .top_p = 0.8, .min_p = 0.0}, 500);
   CHECK(nucleus[0] + nucleus[4] == 0);
   CHECK(nucleus[2] > 0);
-  const auto likely = draw({.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.5}, 500);  // 0.14 / 0.39 is less
+  const auto likely = draw({.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.5}, 500);  // 0.14 / 0.39 is below 0.5
   CHECK(likely[1] + likely[3] == 500);
-  // The temperature does not decide which tokens stay, only how often they come.
+  // The temperature does not decide which tokens stay, only how often each is drawn.
   const auto hot = draw({.temperature = 50.0, .top_k = 0, .top_p = 0.8, .min_p = 0.0}, 3000);
   CHECK(hot[0] + hot[4] == 0);
   CHECK(std::abs(hot[2] - 1000) < 200);

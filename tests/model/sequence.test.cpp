@@ -35,7 +35,7 @@ std::vector<double> copied(std::span<const Scalar> logits) {
   return {logits.begin(), logits.end()};
 }
 
-/// Logits after the first `prompt` tokens and after each later token.
+/// Returns the logits after the first `prompt` tokens and after each later token.
 template <class Backend>
 std::vector<std::vector<double>> read(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                       std::size_t prompt, step_observer* observer = nullptr) {
@@ -58,7 +58,7 @@ sequence<Backend> by_flags(const model<Backend>& net, std::string_view flags) {
   return {net, make_session(parse_policy(flags), {.layers = static_cast<layer_id>(net.config.layers)}, policies())};
 }
 
-/// The same steps have the same plans, bits and margins.
+/// Requires that two runs have the same tokens, plans, margins and logits, bit for bit.
 void require_same(const std::vector<step_trace>& some, const std::vector<step_trace>& expected) {
   REQUIRE(some.size() == expected.size());
   for (std::size_t s = 0; s < some.size(); ++s) {
@@ -136,7 +136,7 @@ TEST_CASE("LongRoPE's frequencies are chosen once: by the expected or reserved l
   CHECK(forward(work, seq, std::span(tokens).first(13), phase::prefill, &observer).empty());
   CHECK(seq.rope() == rope_kind::usual);  // a stopped step chose nothing
 
-  auto other = begin(net, lazyllm(hard));  // each has its own frequencies in a batch
+  auto other = begin(net, lazyllm(hard));  // in a batch, each sequence has its own frequencies
   other.expect(13);
   const std::vector<sequence_step<exact>> steps{{seq, std::span(tokens).first(7)}, {other, std::span(tokens).first(9)}};
   REQUIRE(forward(work, std::span<const sequence_step<exact>>(steps)));
@@ -310,7 +310,7 @@ TEST_CASE("after a truncation, a sequence continues as if the forgotten steps ha
     forward(work, seq, prompt, phase::prefill);
     forward(work, straight, prompt, phase::prefill);
     const token_id first = tokens[40];
-    forward(work, seq, std::span(&first, 1), phase::decode);  // dense from here on: pruned tokens have come back
+    forward(work, seq, std::span(&first, 1), phase::decode);  // from now on the run is dense, because pruned tokens have come back
     forward(work, straight, std::span(&first, 1), phase::decode);
     const std::vector<token_id> wrong(7, 3);
     REQUIRE(forward(work, sequence_step<reference<double>>{seq, wrong, phase::decode, 7}));
@@ -341,7 +341,7 @@ TEST_CASE("tokens that are dropped for good free their memory for new tokens") {
 
 namespace {
 
-/// Stops the step before a layer, or fails after a layer is computed: before its dropped rows are saved, or after.
+/// Stops the step before a layer, or fails after a layer is computed, either before or after its dropped rows are saved.
 struct failing_observer final : step_observer {
   enum class kind { stop, unsaved, saved } how;
   layer_id at;
@@ -410,7 +410,7 @@ TEST_CASE("a step that ends at any layer: an earlier fork is not affected, and a
         if (!in_chunk) again.truncate(0);
         REQUIRE(read(work, again, std::span(tokens).first(60), 50) == expected);
 
-        // A document in chunks loses nothing if a step stops before it reads the document's rows.
+        // A document that was read in chunks loses nothing, if the step stops before it reads the document's rows.
         auto document = fresh();
         REQUIRE(chunk(work, document, std::span(tokens).first(40)));
         const layer_id s = document.session().chunk_layers(phase::prefill);
@@ -433,7 +433,7 @@ TEST_CASE("a step that ends at any layer: an earlier fork is not affected, and a
         read(work, going, std::span(tokens).first(55), 50);
         auto before = going.fork();
         REQUIRE(fails(going, std::span(tokens).subspan(55, 1), phase::decode, 1));
-        read(work, going, some_tokens(5), 5);  // it can continue
+        read(work, going, some_tokens(5), 5);  // the sequence can continue
         for (std::size_t at = 55; at < 60; ++at)
           REQUIRE(copied(forward(work, before, std::span(tokens).subspan(at, 1), phase::decode)) == expected[at - 49]);
       }
@@ -443,7 +443,7 @@ TEST_CASE("a step that ends at any layer: an earlier fork is not affected, and a
 
 namespace {
 
-/// Work on several sequences at once. If memory runs out in it, all of them must be unchanged.
+/// A step of several sequences at once. If memory runs out in it, all sequences must be unchanged.
 template <class Backend>
 struct scene {
   std::vector<sequence<Backend>> seqs;
@@ -525,7 +525,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     require_same(s.trace.take(), expected);
     std::swap(s.seqs, clones);
     s.trace = trace_recorder(true);
-    REQUIRE(s.step(work));  // it can continue
+    REQUIRE(s.step(work));  // the sequences can continue
     if (known[0] == 0) require_same(s.trace.take(), expected);
   }
   CHECK(failures > 20 / one_in(13u));
@@ -611,7 +611,7 @@ TEST_CASE("random batches, chunks, outputs, stops, truncations and forks: each s
     CAPTURE(seed);
     std::mt19937 random(seed);
     auto together = walkers(net), alone = walkers(net);
-    std::vector<sequence<exact>> left;  // forks that continue on their own, and share memory with the others
+    std::vector<sequence<exact>> left;  // forks that continue separately, and share memory with other sequences
     for (int operation = 0; operation < 40; ++operation) {
       CAPTURE(operation);
       const std::size_t one = random() % together.size();
@@ -666,7 +666,7 @@ TEST_CASE("random batches, chunks, outputs, stops, truncations and forks: each s
           stops += stop < 8;
           std::size_t row = 0;
           for (const asked& a : batch) {
-            // A chunk that has left the batch is abandoned with it, too.
+            // A chunk that has left the batch is abandoned with the batch, too.
             const std::size_t depth = a.outputs > 0 ? 8 : alone[a.who].session().chunk_layers(a.when);
             if (stop < 8 && depth <= stop) {
               alone[a.who] = together[a.who].fork();

@@ -52,7 +52,7 @@ double largest_difference(std::span<const double> a, std::span<const double> b) 
   return worst;
 }
 
-/// The largest difference between the logits when these tokens are read one by one.
+/// Reads the tokens one by one, and returns the largest difference between the logits and the expected logits.
 double difference_fed(const model<reference<double>>& net, const std::vector<token_id>& tokens, const std::vector<double>& expected) {
   reference<double> backend{execution{}};
   workspace<reference<double>> work(net, backend);
@@ -78,7 +78,7 @@ double root_mean_square(std::span<const double> numbers) {
   return std::sqrt(sum / static_cast<double>(numbers.size()));
 }
 
-/// The logits and plans of each step in a run of `steps` forced tokens.
+/// Returns the logits and plans of each step in a run of `steps` forced tokens.
 template <class Backend, class Policy>
 generation run(const model<Backend>& net, Policy policy, const std::vector<token_id>& prompt, std::size_t steps, Backend& backend) {
   workspace<Backend> work(net, backend);
@@ -107,7 +107,7 @@ TEST_CASE("logits of trained and random checkpoints, compared with independent f
     std::vector<token_id> tokens = nlohmann::json::parse(read_text(folder / "ref64_greedy199.tokens.json")).get<std::vector<token_id>>();
     const auto expected = read_doubles(folder / "ref64_greedy199.f64");
     tokens.resize(expected.size() / net.config.vocabulary);
-    CHECK(difference_fed(net, tokens, expected) < 1e-11);  // both in double: only rounding errors
+    CHECK(difference_fed(net, tokens, expected) < 1e-11);  // both are in double, so they differ only by rounding
   }
   SUBCASE("story-hf") {
     const auto folder = test_data("models/story-hf");
@@ -135,7 +135,8 @@ TEST_CASE("logits of every family, compared with transformers" NEEDS("data")) {
       auto seq = begin(net, dense());
       const auto prompt = std::span(tokens).first(expected["positions"][i].get<std::size_t>() + 1);
       const auto logits = forward(work, seq, prompt, phase::prefill);
-      CHECK(largest_difference(logits, expected["logits"][i].get<std::vector<double>>()) < 1e-5);  // its rotary tables are float32
+      // The rotary tables of transformers are float32.
+      CHECK(largest_difference(logits, expected["logits"][i].get<std::vector<double>>()) < 1e-5);
     }
   }
 }
@@ -173,7 +174,8 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     std::size_t compared = 0;
     for (std::size_t s = 0; s < expected.size(); ++s) {
       CAPTURE(s);
-      // Scores are floats. If a choice is closer than their rounding, neither side is right, and all later steps follow from it.
+      // Scores are floats. If a choice is closer than their rounding, both kept sets are correct. All later steps depend on this choice, so
+      // they are not compared.
       if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < rounding_margin; })) {
         ++cut;
         break;
@@ -185,7 +187,7 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
       REQUIRE(largest_difference(result.trace[s].logits, expected[s].logits) < 1e-9);
       for (std::size_t l = 0; l < expected[s].margin.size(); ++l) {
         REQUIRE(result.trace[s].margin[l].has_value() == expected[s].margin[l].has_value());
-        // A float score has a relative error of 6e-8 at most, and so has the difference relative to the least kept score.
+        // A float score has a relative error of 6e-8 at most. The difference, relative to the lowest kept score, has a similar error.
         if (expected[s].margin[l]) REQUIRE(std::abs(*result.trace[s].margin[l] - *expected[s].margin[l]) < 3e-7);
       }
     }
@@ -271,7 +273,7 @@ TEST_CASE("the same bits for any number of threads, whatever the policy" ON_EVER
 
 TEST_CASE("cpu agrees with the reference: in logits, and in kept sets as far as the margin allows" ON_EVERY_PATH) {
   reference<double> exact{execution{}};
-  const auto oracle = load(pocket_model(), exact);  // its weights are bf16 numbers in both
+  const auto oracle = load(pocket_model(), exact);  // the checkpoint has bf16 numbers, so every variant has the same weights
   struct variant {
     std::string name;
     dtype weights;
@@ -356,7 +358,7 @@ TEST_CASE("self-information equals the log-likelihood of each token when tokens 
   cpu fast{tested_execution()};
   CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits of 30 and more, in float on any path
 
-  CHECK(information(oracle, exact, random_drop(0.5)) == information(oracle, exact, dense()));  // all are outputs: none is dropped
+  CHECK(information(oracle, exact, random_drop(0.5)) == information(oracle, exact, dense()));  // no token is dropped: all are outputs
 
   workspace work(oracle, exact);
   auto seq = begin(oracle, dense());
@@ -419,7 +421,7 @@ TEST_CASE("a chat turn: a later prefill of several tokens continues the sequence
   const auto expected = forward(work, whole, prompt, phase::prefill);
   forward(other, parts, std::span(prompt).first(25), phase::prefill);
   const auto logits = forward(other, parts, std::span(prompt).subspan(25), phase::prefill);
-  CHECK(largest_difference(logits, expected) < 1e-10);  // sums in another order
+  CHECK(largest_difference(logits, expected) < 1e-10);  // the sums are in another order
 }
 
 TEST_CASE("wrong token ids, too many tokens, no tokens, or another model's sequence are errors that change nothing") {
@@ -437,8 +439,8 @@ TEST_CASE("wrong token ids, too many tokens, no tokens, or another model's seque
   CHECK_NOTHROW(forward(work, seq, good, phase::prefill));
 }
 
-// Tests of evidence compare it with what the model computed. Each scorer here records its view and decides by position alone. So runs with
-// different evidence keep the same tokens.
+// Tests of evidence compare it with the numbers that the model computed. Each of these scorers records its view and decides by position
+// alone. So runs with different evidence keep the same tokens.
 
 namespace {
 
@@ -506,12 +508,12 @@ struct writes_down {
   void score(const View& view, std::span<float> out) const {
     copies->emplace_back().add(view);
     const std::vector<position>& positions = copies->back().positions;
-    for (std::size_t i = 0; i < positions.size(); ++i)  // other tokens in each step, so that some come back
+    for (std::size_t i = 0; i < positions.size(); ++i)  // scores differ from step to step, so that some tokens come back
       out[i] = static_cast<float>((positions[i] * 0x9e3779b1u ^ positions.back() * 0x85ebca6bu) >> 8);
   }
 };
 
-/// The same for a scorer that only reads the mean of the heads.
+/// A scorer of this kind that reads only the mean of the heads.
 template <class View>
 struct writes_down_means : writes_down<View> {
   head_reduction over_heads() const { return head_reduction::mean; }
@@ -535,7 +537,7 @@ struct recorded_step {
   std::vector<evidence_copy> copies;
 };
 
-/// Reads a prompt of 40 tokens and 12 more one by one; calls `look(recorded, seq, session)` after each step.
+/// Reads a prompt of 40 tokens and then 12 tokens one by one. Calls `look(recorded, seq, session)` after each step.
 template <class View, template <class> class Scorer = writes_down, class Look>
 std::vector<recorded_step> record(const model<exact>& net, const stages& when, Look&& look) {
   exact backend{execution{}};
@@ -560,17 +562,17 @@ std::vector<recorded_step> record(const model<exact>& net, const stages& when, L
   return steps;
 }
 
-/// Prunes after every layer, so there is evidence of each layer but the last.
+/// Stages that prune after every layer, so that every layer but the last has evidence.
 const stages everywhere{{1, 0.8}, {2, 0.7}, {3, 0.8}, {4, 0.6}};
 
-/// The numbers (row, columns) as floats.
+/// Returns the numbers of `row`, (columns), as floats.
 std::vector<float> as_floats(const double* row, std::size_t columns) { return {row, row + columns}; }
 
 std::span<const float> row_of(const evidence_copy& copy, std::size_t row, std::size_t columns) {
   return std::span(copy.vectors).subspan(row * columns, columns);
 }
 
-/// The product of a layer's input with W_q or W_k, rotated: the row's queries or keys.
+/// Returns the queries or keys of one row: the product of the layer's input with W_q or W_k, after RoPE.
 std::vector<double> projected(const model<exact>& net, layer_id layer, const exact::matrix& w, std::vector<double> hidden, position t) {
   exact backend{execution{}};
   const auto one_row = [](std::vector<double>& v) { return rows_view<double>{v.data(), 1, v.size(), v.size()}; };
@@ -621,13 +623,14 @@ TEST_CASE("evidence: hidden states are the layer's outputs, for the computed row
       REQUIRE(copy.vectors.size() == copy.rows.size() * hidden);
       for (std::size_t r = 0; r < copy.rows.size(); ++r) {
         const position t = copy.rows[r];
-        if (session.tokens().frontier(t) == l + 1) {  // dropped here: its row is in the Aux Cache
+        if (session.tokens().frontier(t) == l + 1) {  // dropped after this layer: its row is in the Aux Cache
           REQUIRE(session.tokens().stored(t));
           REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(seq.aux_cache().row(session.tokens().slot(t)), hidden)));
           ++spilled;
           continue;
         }
-        // It was kept: the next layer's keys follow from it. The view rounds it to float: 6e-8 for numbers below 1.
+        // The token was kept, so the next layer's keys follow from its row. The view rounds the row to float, with an error of 6e-8 for
+        // numbers below 1.
         const auto row = row_of(copy, r, hidden);
         const auto keys = projected(net, l + 1, net.weights.layers[l + 1].k, {row.begin(), row.end()}, t);
         REQUIRE(largest_difference(keys, {seq.kv().rows(l + 1).key(seq.kv().slot(l + 1, t)), width}) < 1e-6);
@@ -650,7 +653,7 @@ TEST_CASE("evidence: ids are those of all known tokens") {
       far += step.copies[l].ids.size() > step.copies[l].positions.size();
     }
   });
-  CHECK(far > 4);  // after dropped tokens, a position is not an index
+  CHECK(far > 4);  // once tokens are dropped, a position is not an index
 }
 
 TEST_CASE("evidence: attention is the query token's, over the active tokens, in every view that contains it") {
@@ -667,7 +670,7 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       const evidence_copy& copy = step.copies[l];
       REQUIRE(copy.positions == step.trace.layers[l].active);
       REQUIRE(copy.heads == heads);
-      // The query token's input is its embedding, or the output of the layer before: its last row, since it is the last position.
+      // The query token's input is its embedding, or the last row of the previous layer's output, because the query has the last position.
       std::vector<double> input(hidden);
       if (l == 0) {
         exact{execution{}}.embed(net.weights.embedding, std::span(&step.trace.tokens.back(), 1), 1.0, {input.data(), 1, hidden, hidden});
@@ -683,8 +686,8 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       const key_rows<double> keys{cache.key(0), net.config.n_kv_heads, net.config.head_dim, cache.width(), slots};
       std::vector<float> expected(copy.attention.size());
       query_attention(query.data(), heads, keys, copy.positions, expected.data(), copy.positions.size());
-      // Probabilities are about 1/40. Scores below 1 have float's error of 6e-8, which changes them by 2e-9. Different tokens differ by
-      // 1e-4.
+      // Probabilities are about 1/40. Float scores below 1 have an error of 6e-8, which changes probabilities by 2e-9. Those of different
+      // tokens differ by 1e-4.
       float worst = 0, least = 1, most = 0;
       for (std::size_t i = 0; i < expected.size(); ++i) {
         worst = std::max(worst, std::abs(copy.attention[i] - expected[i]));
@@ -725,7 +728,7 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       }
     }
   }
-  CHECK(several > 0);  // windows with revived rows
+  CHECK(several > 0);  // there were windows with revived rows
 }
 
 TEST_CASE("evidence: if a scorer only reads the mean over heads, one head holds it; evidence with values has every head") {
@@ -777,7 +780,7 @@ TEST_CASE("evidence: every_layer has evidence of each layer but the last, with t
 
 namespace {
 
-/// The requests to a sequence, step by step, and the results.
+/// The requests for a sequence, step by step, and the results.
 template <class Backend>
 struct plan_of_steps {
   struct asked {
@@ -884,7 +887,7 @@ TEST_CASE("a prompt in chunks of three tokens or more has the bits of one step" 
       options.trace_logits = true;
       auto whole = begin(net, policy);
       const generation expected = generate(work, whole, prompt, options);
-      // Paths differ in kernels, not in plans: few rows and many are enough for each.
+      // Paths differ in kernels, not in plans. So one chunk with few rows and one with many are enough for each path.
       const bool all = in_full() || !named_path();
       for (const std::size_t chunk : all ? std::vector<std::size_t>{3, 64, 512, 640, 698} : std::vector<std::size_t>{3, 640}) {
         CAPTURE(chunk);

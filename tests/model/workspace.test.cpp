@@ -22,7 +22,7 @@ namespace {
 
 const stages twice_halved{{1, 0.5}, {3, 0.5}};
 
-/// Logits after the prompt and after each of some more tokens.
+/// Returns the logits after the prompt and after each of five more tokens.
 template <class Backend>
 std::vector<float> logits_of(workspace<Backend>& work, sequence<Backend>& seq, std::size_t prompt) {
   const auto tokens = some_tokens(prompt + 5);
@@ -60,7 +60,7 @@ TEST_CASE("threads share a model, each with a workspace and sequences of its own
   backend_type loader{execution{}};
   const auto net = tiny_model(loader), other = tiny_model(loader);
   constexpr std::size_t threads = 4, seqs = 6;
-  const auto length = [](std::size_t thread, std::size_t i) { return 3 + 11 * i + 7 * thread; };  // the rotary table grows on the way
+  const auto length = [](std::size_t thread, std::size_t i) { return 3 + 11 * i + 7 * thread; };  // the rotary table grows during the test
   std::vector<std::vector<float>> found(threads * seqs);
   {
     std::vector<std::jthread> running;

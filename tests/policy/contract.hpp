@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests of what every scorer, schedule, selector and store must do. The test of a part instantiates the suite of its kind. It passes a
-// struct whose `all()` returns the values to try:
+// Tests of the rules that every scorer, schedule, selector and store must keep. The test of a part instantiates the suite of its kind. It
+// passes a struct whose `all()` returns the values to try:
 //
 //   using namespace contract;
 //   struct top_p_values { static std::vector<top_p> all() { return {{0.5}, {1.0}}; } };
@@ -26,7 +26,7 @@ using namespace lazyprune;
 
 inline constexpr float inf = std::numeric_limits<float>::infinity();
 
-/// Numbers of tokens: 1, 2, and sizes around powers of two, at which loops over blocks end.
+/// Numbers of tokens: small ones, and numbers around powers of two. Loops over blocks end at powers of two.
 inline constexpr std::size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257};
 
 /// Ascending positions with gaps, as pruning leaves them.
@@ -41,7 +41,7 @@ inline std::vector<position> some_positions(std::size_t n, std::mt19937& random)
   return positions;
 }
 
-/// Scores as selectors and stores get them: smooth, with many ties, or of both signs. Some lists have -inf (in place of NaN), some have
+/// Scores as selectors and stores get them: smooth, with many ties, or of both signs. Some lists have -inf (in place of NaN), and some have
 /// +inf.
 inline std::vector<float> some_scores(std::size_t n, std::mt19937& random) {
   std::vector<float> scores(n);
@@ -245,8 +245,8 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
     CHECK(schedule == schedule_type(schedule));
     static_assert(foretelling_schedule<schedule_type>);
     for (const layer_id layers : {1u, 2u, 3u, 8u, 33u}) {
-      layer_id first_seen[] = {layers, layers};  // by phase: the layers done when it first pruned
-      std::vector<bool> pruned[] = {std::vector<bool>(layers), std::vector<bool>(layers)};  // by phase and layers done
+      layer_id first_seen[] = {layers, layers};  // by phase: the number of layers done when it first pruned
+      std::vector<bool> pruned[] = {std::vector<bool>(layers), std::vector<bool>(layers)};  // by phase and number of layers done
       for (layer_id done = 0; done < layers; ++done)
         for (const std::size_t known : sizes)
           for (const phase step : {phase::prefill, phase::decode}) {
@@ -355,7 +355,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of stores", Values, store_contract) {
         CHECK(std::adjacent_find(kept.begin(), kept.end(), std::greater_equal{}) == kept.end());  // ascending, none twice
         CHECK((kept.empty() || kept.back() < n));
         for (std::uint32_t i = 0; i < n; ++i)
-          if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));  // about to be read
+          if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));  // its row is about to be read
         CHECK(admit(0xffff'ffffu) == kept);
       }
     CHECK(store.admit(stored_rows{{}, {}}, {}) == 0);
@@ -365,8 +365,8 @@ TEST_CASE_TEMPLATE_DEFINE("contract of stores", Values, store_contract) {
 /// Whether the relative error is at most `part`.
 inline bool close(float found, long double expected, double part) { return std::abs(found - expected) <= part * std::abs(expected); }
 
-/// The k best scores by sorting, as ascending indices: higher scores first, later ones among equals, NaN lowest. All +inf scores if there
-/// are more than k.
+/// Finds the k best scores by sorting. Returns their indices, ascending. Higher scores rank first, later ones first among equal scores, and
+/// NaN last. Returns all +inf scores if there are more than k of them.
 inline std::vector<std::uint32_t> best_by_sorting(const std::vector<float>& scores, std::size_t k) {
   std::vector<std::uint32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0u);

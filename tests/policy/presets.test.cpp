@@ -12,7 +12,7 @@ namespace {
 
 using namespace contract;
 
-/// The tokens that a policy with a scorer of positions keeps before layer 0. `known` tokens exist. The last element of `left` is the query
+/// The tokens that a policy with a scorer of positions keeps before layer 0, out of `known` tokens. The last element of `left` is the query
 /// token.
 template <class Policy>
 std::vector<position> prune(const Policy& policy, const std::vector<position>& left, std::size_t known, phase step) {
@@ -69,7 +69,7 @@ TEST_CASE("lazyllm_blocks is lazyllm with the selector blocks") {
   CHECK(lazyllm_blocks({{4, 0.5}}, 8) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{8}, keep_all{}});
 }
 
-/// How many tokens go on after each number of layers. 100 tokens are known and active at the start of the step.
+/// The number of tokens that go on after each number of layers. 100 tokens are known and active at the start of the step.
 template <class Schedule>
 std::vector<std::size_t> going_on(const Schedule& schedule, layer_id layers, phase step) {
   std::vector<std::size_t> left{100};

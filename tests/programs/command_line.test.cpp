@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is typed wrongly ends in one clear line and exit code 1.
+// Tests that each wrong argument gives one clear line on stderr and exit code 1.
 #include "programs/program.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// The complaint about `run -p x` with these arguments too.
+/// The error message of `run -p x` with these arguments added.
 complaint_line fault(std::vector<std::string> more) {
   more.insert(more.begin(), {"run", "-p", "x", "-n", "1", "-t", "1"});
   return complaint(lazyprune_program(more));
@@ -110,7 +110,7 @@ TEST_CASE("numbers are read to the last character") {
   CHECK(number("--speculate", "0") == complaint_at("--speculate", {", found 0"}));
   CHECK(number("-c", "1e3") == complaint_at("--ctx-size", {", found 1e3"}));
   CHECK(number("-c", "4097") == complaint_at("--ctx-size", {"4096", ", found 4097"}));
-  CHECK(number("-t", "0") == complaint_at("--threads"));  // 16 for each processor
+  CHECK(number("-t", "0") == complaint_at("--threads"));  // at least 1, at most 16 per processor
   CHECK(number("-t", "1000000") == complaint_at("--threads", {", found 1000000"}));
   CHECK(number("-s", "-3") == complaint_at("--seed", {", found -3"}));
   CHECK(number("--temp", "-0.1") == complaint_at("--temp", {", found -0.1"}));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks which headers each folder of the program includes, so that an edit recompiles little: an edit of a tokenizer recompiles no kernel
-and the reverse, and commands include neither a transformer nor a reader of weights.
+"""Checks which headers each folder of the program includes, so that an edit recompiles little. An edit of a tokenizer recompiles no kernel,
+and an edit of a kernel recompiles no tokenizer. Commands include neither a transformer nor a reader of weights.
 
 units.py [ROOT]: if a folder includes a forbidden header, prints the chain of includes that leads to it, and exits with 1."""
 import re

@@ -21,7 +21,7 @@ using lazyprune_test::error_of;
 
 namespace {
 
-/// The plans of a session: active tokens, rows and their sources, by layer.
+/// One plan of a session, and its spills.
 struct planned {
   std::vector<position> active, rows;
   std::vector<row_source> sources;
@@ -104,7 +104,7 @@ TEST_CASE("the presets by name are those of policy/presets.hpp") {
   CHECK(made(preset("pyramid_kv")) == expected(pyramid_kv()));
   CHECK(made(preset("prompt_distill")) == expected(prompt_distill(layers * 2 / 5)));
 
-  policy_spec few = preset("streaming");  // a window so short that it prunes here
+  policy_spec few = preset("streaming");  // a window so short that it prunes these prompts
   few.schedule = "budget:after=0,tokens=12";
   CHECK(made(few) == expected(streaming_llm(4, 8)));
   CHECK(made(few) != made(preset("dense")));
@@ -181,7 +181,7 @@ TEST_CASE("keep and least_tokens apply to all parts") {
     for (const position stays : {7u, 8u, 9u, 10u, 11u, 30u}) CHECK(std::ranges::binary_search(layer.active, stays));
   CHECK(made(spec) != made({.stages = "2:0.3,5:0.5", .keep_last = 2}));
 
-  // After the five steps 40, 41, 42, 47 and 48 tokens are known. The first and the fourth step are prefills.
+  // After the five steps, 40, 41, 42, 47 and 48 tokens are known. The first and the fourth step are prefills.
   for (const std::size_t least : {1u, 40u, 41u, 43u, 48u, 49u}) {
     CAPTURE(least);
     spec.least_tokens = least;
@@ -212,13 +212,13 @@ TEST_CASE("the options reach the session, and errors of the spec are reported") 
 
 namespace {
 
-/// The record of the steps over a prompt. If the prompt is read in chunks, it is the union over the chunks.
+/// The record of the steps over a prompt. If the prompt is read in chunks, the record is the union over the chunks.
 struct record {
   std::vector<std::set<position>> active, rows, revived;  // by layer
   friend bool operator==(const record&, const record&) = default;
 };
 
-/// An engine whose evidence depends only on the layer, the query's position and the token's position, as a model's does.
+/// An engine whose evidence depends only on the layer, the query's position and the token's position, like the evidence of a model.
 class engine_of_noise {
  public:
   explicit engine_of_noise(any_session session) : session_(std::move(session)) {}

@@ -17,7 +17,8 @@ using lazyprune_test::unsupported;
 
 namespace {
 
-/// A model of 26 layers in which every sixth sees all tokens, and a model of two layers in which the last one does.
+/// A model with 26 layers, in which every sixth layer sees all tokens. A model with two layers, in which only the last layer sees all
+/// tokens.
 const model_layers alternating(26, std::vector<layer_id>{6, 12, 18, 24}), windows_but_last(2, std::vector<layer_id>{});
 
 fault fault_in(const policy_spec& spec, const model_layers& layers = alternating) {

@@ -173,7 +173,7 @@ TEST_CASE("an error names the flag, the place in it, and what would be right") {
   CHECK(fault_of(with({{"--policy", "lazy"}})) ==
         at("--policy", {"lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense",
                         ", found lazy"}));
-  // Only the beginning of a list of names is compared, because new parts are added at its end.
+  // Only the first names of a list are compared, because new parts are added at its end.
   const auto names = [&](const char* flag, const char* found, const std::string& expected) {
     CHECK(fault_of(with({{flag, found}})) == at(flag, {expected, *found ? std::string(", found ") + found : ""}));
   };

@@ -73,7 +73,7 @@ TEST_CASE("the table in POLICIES.md has every policy, and no other") {
   const named guide = names_in_guide();
   CHECK(list(guide.scorers) == names(shipped.scorers(), {}));
   CHECK(list(guide.schedules) ==
-        names(shipped.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and wrappers
+        names(shipped.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and three wrappers
   CHECK(list(guide.selectors) == names(shipped.selectors(), {"protect"}));
   CHECK(list(guide.stores) == names(shipped.stores(), {}));
 }

@@ -16,8 +16,8 @@ using namespace lazyprune;
 using origin = row_source::origin;
 using positions = std::vector<position>;
 
-/// Eight tokens after layer 1 of a step. Token 0 is stored at layer 2, 1 waits there, and 2 has a deeper frontier. 4 to 7 are the rows of
-/// layer 1.
+/// Eight tokens after layer 1 of a step. Token 0 is stored at layer 2, and token 1 waits there. Tokens 2 and 3 have a deeper frontier.
+/// Tokens 4 to 7 are the rows of layer 1.
 struct scene {
   frontier_table table;
   selection_scratch scratch;
@@ -52,8 +52,8 @@ TEST_CASE("dropped rows get slots in the store, and waiting rows move there") {
   CHECK(s.spills[1] == spill{.row = 0, .slot = s.table.slot(4), .from = origin::carried, .to = origin::stored});
   CHECK(s.spills[3] == spill{.row = 2, .slot = s.table.slot(6), .from = origin::carried, .to = origin::stored});
   CHECK(s.table.stored(1));
-  CHECK(s.table.waiting_count() == 1);  // until the spills are saved
-  CHECK(!s.table.stored(2));            // nothing of it was moved
+  CHECK(s.table.waiting_count() == 1);  // its slot is freed when the spills are saved
+  CHECK(!s.table.stored(2));            // token 2 has no hidden state at layer 2
   CHECK(s.table.score(2) == 0.2f);
   CHECK(s.losses.empty());
 }
@@ -75,7 +75,7 @@ TEST_CASE("a row about to be read stays; the store chooses among the others by t
   CHECK(kept.table.score(0) == 0.5f);
   CHECK(kept.table.lost(5));
   CHECK(kept.table.lost(1));
-  CHECK(kept.table.waiting_count() == 1);  // until the spills are saved, because the step may still be abandoned
+  CHECK(kept.table.waiting_count() == 1);  // it holds its slot, because the step may still be abandoned
   kept.table.free_refused();
   CHECK(kept.table.waiting_count() == 0);
 
@@ -121,7 +121,7 @@ TEST_CASE("a token that is lost before layer 0 is in no later plan") {
   s.scratch.eligible = {2, 8};
   s.scratch.eligible_scores = {0.5f, 0.5f};
   admission{0, s.active, {}, s.table, s.scratch}.admit(none{}, s.spills, s.losses);
-  CHECK(s.losses == positions{8});  // 2 has keys and values in the layers below
+  CHECK(s.losses == positions{8});  // token 2 has keys and values in the first layers
   CHECK(s.table.lost(8));
   CHECK(!s.table.lost(2));
 }

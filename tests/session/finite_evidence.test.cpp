@@ -13,7 +13,7 @@ namespace {
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-/// The token of the first number that is not finite, if `number` is put at this place among 40 numbers.
+/// Puts `number` at this place among 40 numbers. Returns the token of the first number that is not finite.
 std::optional<position> token_of(std::size_t place, float number, auto view_over) {
   std::vector<float> numbers(40, 0.5f);
   numbers[place] = number;

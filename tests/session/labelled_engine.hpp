@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An engine without numbers. Its "hidden states" are labels, so that the input of every row can be checked. Its members are its memory, and
-// copying the engine clones it.
+// An engine without numbers. Its "hidden states" are labels, so that the input of every row can be checked. Its members are its memory, so
+// a copy of the engine has a copy of the memory.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ inline void must(bool fact, const char* what) {
   if (!fact) FAIL(std::string(what));  // doctest would print the address of a pointer
 }
 
-/// A hash of the arguments as a score: 24 bits in [0, 1), or one of only five values if `coarse`. Sometimes NaN or +inf.
+/// A hash of the arguments as a score. It has 24 bits in [0, 1), or one of only five values if `coarse`. Sometimes it is NaN or +inf.
 inline float hashed_score(std::uint64_t seed, std::uint64_t step, std::uint64_t done, std::uint64_t t, bool coarse) {
   std::uint64_t z = seed * 0x9e3779b97f4a7c15u + step * 0xbf58476d1ce4e5b9u + done * 0x94d049bb133111ebu + t * 0xd6e8feb86659fd93u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -41,14 +41,14 @@ inline float as_score(float evidence) {
   return evidence == -2.0f ? std::numeric_limits<float>::infinity() : evidence;
 }
 
-/// The memory of one sequence, and what an engine does to follow its session.
+/// The memory of one sequence, and the operations by which an engine follows its session.
 class labelled_engine {
  public:
   void begin(std::size_t new_tokens) {
     for (; new_tokens > 0; --new_tokens) names_.push_back(next_name_++);
   }
 
-  /// Gathers the inputs of the plan's rows. Checks that each is the input of this layer for this token.
+  /// Gathers the inputs of the plan's rows. Checks that each input belongs to this layer and token.
   naive::layer enter(const lazyprune::layer_plan& plan) {
     using origin = lazyprune::row_source::origin;
     naive::layer seen{{plan.active.begin(), plan.active.end()}, {plan.rows.begin(), plan.rows.end()}, {}, {}, plan.output_rows, 0};
@@ -135,8 +135,8 @@ class labelled_engine {
 
  private:
   struct label {
-    unsigned token;             // its name: unique, even if another token had the position before
-    lazyprune::layer_id layer;  // this is the input of layer `layer`
+    unsigned token;             // its name, unique even if another token had this position before
+    lazyprune::layer_id layer;  // the hidden state is the input of this layer
     friend bool operator==(const label&, const label&) = default;
   };
 

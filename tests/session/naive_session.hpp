@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LazyLLM's bookkeeping again, as the paper draws it (Figure 4). Each layer has a dictionary of cached tokens, a dictionary of stored
-// hidden states, and one of waiting rows. It is slow and simple; tests compare the session with it.
+// A second implementation of LazyLLM's bookkeeping, as the paper draws it (Figure 4). Each layer has a set of cached tokens, a dictionary
+// of stored hidden states, and a set of waiting rows. This implementation is slow and simple. Tests compare the session with it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct rules {
   bool sums = false;                // a token's score is the sum over all layers but the last at which it was active
   enum { keep_all, bounded, none, for_good, chosen } store = keep_all;
   std::size_t store_rows = 0;                                       // for bounded
-  std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a place
+  std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a slot
   std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // the number of layers that a chunk runs
   unsigned window = 0;  // the attention of the last `window` tokens since the last query is summed over layers; 0: of none
 };
@@ -115,7 +115,7 @@ class session {
     return now;
   }
 
-  /// Without `score` nothing is dropped.
+  /// If `score` is empty, nothing is dropped.
   void leave(const scores& score) {
     const unsigned l = next_++;
     carried_.clear();
@@ -187,7 +187,7 @@ class session {
     asked_to_ = known_;
   }
 
-  /// Whether take_over(other) is allowed: `other` has only read chunks, and none went deeper than this session's chunks would.
+  /// Whether take_over(other) is allowed: `other` has run only chunks, and none of them ran more layers than a chunk of this session.
   bool may_take_over(const session& other) const {
     if (other.queried_) return false;
     const token end =
@@ -213,7 +213,7 @@ class session {
   std::size_t known() const { return known_; }
   bool cached(unsigned l, token t) const { return kv_[l].count(t) > 0; }
   bool stored(unsigned l, token t) const { return aux_[l].count(t) > 0; }
-  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // or it did until now, and is lost when the spills are saved
+  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // also if the store refused it, until the spills are saved
   const std::set<token>& losses() const { return losses_; }
 
   token first_evidence_row() const { return std::max(asked_to_, known_ - std::min(known_, rules_.window)); }
@@ -238,7 +238,7 @@ class session {
     }
   }
 
-  /// Marks all spills as saved, and frees the waiting places that they left.
+  /// Marks all spills as saved, and frees the slots of the waiting rows that moved.
   void all_is_saved() {
     for (const auto* leaving : {&moving_, &refused_})
       for (const auto& [t, l] : *leaving) wait_[l].erase(t);
@@ -320,7 +320,7 @@ class session {
     }
   }
 
-  /// Whether the row is about to be read. It then stays under every rule.
+  /// Whether the row is about to be read. Such a row stays under every rule.
   bool read_next(unsigned l, token t) const { return l == next_ && active_.count(t); }
 
   void choose_stored() {
@@ -330,7 +330,7 @@ class session {
       std::erase_if(aux_[l], [&](const auto& state) { return !read_next(l, state.first) && !rules_.admits(state.first, rows); });
   }
 
-  /// Evicts rows in order of their scores, the lowest first, and the earlier position among equals.
+  /// Evicts rows in the order of their scores, the lowest first. Among equal scores the earlier position goes first.
   void evict() {
     for (;;) {
       std::size_t rows = 0;
@@ -349,11 +349,11 @@ class session {
   rules rules_;
   token known_ = 0;
   std::vector<std::set<token>> kv_;          // by layer
-  std::vector<std::map<token, float>> aux_;  // by layer, the stored inputs, each with its score at the last drop
-  std::vector<std::set<token>> wait_;        // input of a layer
+  std::vector<std::map<token, float>> aux_;  // by layer: the stored inputs, each with the token's score when it was last dropped
+  std::vector<std::set<token>> wait_;        // by layer: the waiting inputs
   std::set<token> gone_;                     // dropped before layer 0 and lost
   std::set<token> left_out_;                 // dropped for good
-  std::set<token> losses_;                   // since the last begin
+  std::set<token> losses_;                   // lost since the last begin
   std::map<token, float> sums_;
   bool queried_ = false;  // a step had outputs
   token asked_to_ = 0;    // known after the last step with outputs, or adopted since
@@ -362,11 +362,11 @@ class session {
   token new_ = 0;
   bool prefill_ = true;
   std::size_t outputs_ = 1;
-  unsigned next_ = 0;                         // layer
+  unsigned next_ = 0;                         // the layer entered, or to be entered next
   std::set<token> active_, carried_, fresh_;  // fresh: without keys when the step began
   std::vector<token> rows_;
-  std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered; they are inputs of this layer
-  std::map<token, unsigned> moving_;   // those among them that still hold a waiting place
+  std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered, each with the layer whose input it is
+  std::map<token, unsigned> moving_;   // the unsaved hidden states that still hold a slot of the waiting rows
   std::map<token, unsigned> refused_;  // waiting rows that the store refused
 };
 

@@ -37,7 +37,8 @@ TEST_CASE("query_attention is the softmax of q.k / sqrt(head_dim), for grouped h
       p[i] = std::exp(dot / std::sqrt(8.0));
     }
     const double sum = std::accumulate(p.begin(), p.end(), 0.0);
-    // The products reach 30 and are rounded to float before exp, so a probability is off by 30 * 6e-8 of itself, twice.
+    // The products reach 30 and are rounded to float before exp. This gives exp a relative error of up to 30 * 6e-8, once in the numerator
+    // and once in the sum.
     for (std::size_t i = 0; i < p.size(); ++i) CHECK(view(h, i) == doctest::Approx(p[i] / sum).epsilon(4e-6));
     for (std::size_t i = p.size(); i < 10; ++i) CHECK(out[h * 10 + i] == -1.0f);
   }

@@ -49,7 +49,7 @@ TEST_CASE("required tokens have +inf, count towards keep, and add their positive
   select(first_ones{1, &seen, &scores}, {.quota = 2, .required_from = 5}, active, scratch, all_can);
   CHECK(scores == std::vector<float>{0.5f, -infinity, infinity, infinity, infinity, infinity});
   CHECK(seen.required_mass == 6.25f);  // 0.25 + 2 + 4
-  CHECK(seen.keep == 4);               // more are required than the schedule wants
+  CHECK(seen.keep == 4);               // more tokens are required than the schedule wants
   CHECK(active == positions{0, 5, 6, 7, 8});
   CHECK(scratch.eligible == positions{2});
   CHECK(scratch.eligible_scores == std::vector<float>{-infinity});

@@ -26,7 +26,7 @@ using lazyprune_test::at;
 using lazyprune_test::error_of;
 using lazyprune_test::fault;
 
-/// A scorer that returns the attention of the only head: the scores that the test chose.
+/// A scorer that returns the attention of the only head. The test chooses this attention.
 struct attended_scores {
   void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
 };
@@ -67,7 +67,7 @@ TEST_CASE("a scorer of positions prunes before layer 0; dropped tokens can be em
 
 namespace {
 
-/// Evidence of each kind, all over the same memory. `plan` has at most 300 active tokens.
+/// Evidence of each kind. All views show the same memory. `plan` has at most 300 active tokens.
 struct evidence_memory {
   std::vector<float> numbers = std::vector<float>(8 * 2 * 300);
   std::vector<float> keys = std::vector<float>(8 * 300);
@@ -87,7 +87,7 @@ struct evidence_memory {
   }
 };
 
-/// A scorer by the largest number of a hidden state. Tokens without a hidden state in this step rank last.
+/// Scores a token by the largest number in its hidden state. Tokens without a hidden state in this step rank last.
 struct hidden_peak {
   void score(const hidden_view& view, std::span<float> out) const {
     for (std::size_t i = 0, r = 0; i < view.active(); ++i) {
@@ -97,7 +97,7 @@ struct hidden_peak {
   }
 };
 
-/// Runs one step whose evidence is the numbers of the memory. View is the view that the scorer takes.
+/// Runs one step. The numbers in `memory` are its evidence. View is the view that the scorer takes.
 template <class View, class Session>
 void drive(Session& session, std::size_t tokens, phase phase, evidence_memory& memory, std::vector<position>* active = nullptr) {
   auto step = session.begin({tokens, phase});
@@ -196,7 +196,7 @@ TEST_CASE("reserve and begin change nothing if an allocation fails") {
     return std::tuple(active, session.stats(), thrown);
   };
   const auto expected = run(0, 0);
-  const auto every = [&](auto&& fail) {  // every allocation fails once
+  const auto every = [&](auto&& fail) {  // makes every allocation fail once
     std::size_t n = 1;
     for (;; ++n) {
       CAPTURE(n);
@@ -277,7 +277,7 @@ TEST_CASE("reset forgets the sequence and what the scorer remembers") {
       for (layer_id l = 0; l < 3; ++l) {
         const layer_plan& plan = step.enter(l);
         seen.emplace_back(plan.active.begin(), plan.active.end());
-        CHECK(step.wants_scores() == (l < 2));  // at every layer but the last
+        CHECK(step.wants_scores() == (l < 2));  // asks at every layer but the last
         for (std::size_t i = 0; i < plan.active.size(); ++i)
           attention[i] = std::abs(as_evidence(hashed_score(5, k, l, plan.active[i], true)));
         if (step.wants_scores())
@@ -329,7 +329,7 @@ TEST_CASE("margin of negative scores, of a tie, and of a selector that keeps low
     step.leave(attention_view{scores.data(), 1, scores.size(), plan.active});
     return step.margin();
   };
-  // Half of the six tokens are kept: two, and the query token. It is the last one, and its score does not matter.
+  // Half of the six tokens are kept: two tokens and the query token. The query token is the last one, and its score does not matter.
   CHECK(margin(top_k{}, {-0.5f, -0.1f, -0.4f, -0.2f, -0.9f, -7.0f}) == doctest::Approx((-0.2 - -0.4) / 0.2));
   CHECK(margin(top_k{}, {0.5f, -0.3f, -0.4f, -0.8f, -0.9f, 1.0f}) == doctest::Approx((-0.3 - -0.4) / 0.3));
   CHECK(margin(top_k{}, {0.5f, 0.2f, 0.2f, 0.2f, 0.1f, 1.0f}) == 0.0f);
@@ -450,7 +450,7 @@ TEST_CASE("if the evidence is hidden states, a chunk stops one layer earlier") {
     return session.begin({.tokens = 2, .outputs = 0}).layers();
   };
   CHECK(depth(hidden_peak{}, 3, 8) == 2);
-  CHECK(depth(hidden_peak{}, 9, 8) == 8);  // it never prunes
+  CHECK(depth(hidden_peak{}, 9, 8) == 8);  // this schedule never prunes
   CHECK(depth(key_norm{}, 3, 8) == 3);
   CHECK(depth(recency{}, 0, 8) == 0);
   CHECK(depth(key_norm{}, 0, 8) == 1);  // a scorer of keys cannot prune before layer 0
@@ -511,7 +511,7 @@ TEST_CASE("pages() lists the pages that hold an active token of the entered laye
   CHECK(step.pages(100, pages) == 1);
   step.leave(attention_view{scores.data(), 1, 10, plan.active});
   CHECK(step.pages(4, pages) == 0);
-  step.enter(1);  // 0, 2, 3, 6 and 9
+  step.enter(1);  // the active tokens are 0, 2, 3, 6 and 9
   REQUIRE(step.pages(2, pages) == 4);
   CHECK(std::vector(pages.begin(), pages.begin() + 4) == std::vector<std::uint32_t>{0, 1, 3, 4});
 }
@@ -584,7 +584,7 @@ TEST_CASE("after reserve, calls between steps and chunks allocate nothing") {
 TEST_CASE("a session reserves bytes_per_token for each token") {
   CHECK(step_machine::bytes_per_token == 57);
   CHECK(selection_scratch::bytes_per_token == 28);
-  constexpr std::size_t tokens = 100'000, fixed = 64;  // vectors allocate exactly what is asked for
+  constexpr std::size_t tokens = 100'000, fixed = 64;  // reserve allocates exactly the room that is asked for
   const auto reserved = [](auto policy, selection_scratch* scratch) {
     lazyprune::session session(policy, {.layers = 4, .scratch = scratch});
     const std::size_t before = allocated_bytes;
@@ -623,7 +623,7 @@ TEST_CASE("after abandon, the first step of a sequence runs as if nothing had ha
   CHECK(session.stats().dense_rows == 0);
   CHECK(session.stats().steps == 0);
   CHECK(session.tokens().slots() == 0);
-  session.abandon();  // nothing to give up
+  session.abandon();  // there is no step to give up
   for (const step_request& request : {step_request{10}, step_request{1, phase::decode}})
     CHECK(attended(session, request) == attended(untouched, request));
 }
@@ -735,7 +735,7 @@ fault said_of(const Policy& parts, const step_request& request, std::vector<std:
     for (const position t : plan.active) numbers.push_back(static_cast<float>((t * 5 + 3) % 7));
     step.leave(step.wants_scores() ? evidence(attention_view{numbers.data(), 1, numbers.size(), plan.active}) : evidence());
   }
-  const fault before = error_of([&] { step.check_finish(); });  // must throw the same error, and change nothing
+  const fault before = error_of([&] { step.check_finish(); });  // check_finish must throw the same error as finish, and change nothing
   const fault said = error_of([&] { step.finish(); });
   CHECK(before == said);
   CHECK(before.code == said.code);
@@ -821,7 +821,7 @@ TEST_CASE("evidence that is not finite prunes nothing, and finish names the toke
     return told;
   };
   const auto attention = [](auto& step, const layer_plan& plan, std::vector<float>& numbers, position wrong, float number) {
-    numbers[5 + wrong] = number;  // of the second head
+    numbers[5 + wrong] = number;  // in the second head
     step.leave(attention_view{numbers.data(), 2, 5, plan.active});
   };
   CHECK(said(last_query_attention{}, 3, infinity, attention) ==
@@ -839,7 +839,7 @@ TEST_CASE("evidence that is not finite prunes nothing, and finish names the toke
 TEST_CASE("tokens with a score of +inf tie by position within the budget, and the query token always stays") {
   for (const std::size_t n : {93u, 307u, 5u}) {
     CAPTURE(n);
-    struct infinite {  // the first n tokens
+    struct infinite {  // the first `count` tokens score +inf, the others NaN
       std::size_t count;
       void score(const token_view& view, std::span<float> out) const {
         for (std::size_t i = 0; i < out.size(); ++i)
@@ -878,7 +878,7 @@ TEST_CASE("make_room reserves memory but neither sets nor changes the limit") {
   lazyprune::session limited(plain, {.layers = 3, .max_tokens = 30});
   limited.make_room(10);
   CHECK(limited.limit() == 30);
-  limited.make_room(1000);  // at most up to the limit
+  limited.make_room(1000);  // makes room only up to the limit
   CHECK(limited.limit() == 30);
   CHECK(lazyprune::session(limited).limit() == 30);
   CHECK_THROWS_AS((void)limited.begin({31}), error);

@@ -19,7 +19,7 @@ namespace {
 
 using namespace lazyprune;
 
-/// A scorer that returns the attention of the last query's only head: the scores that the test chose.
+/// A scorer that returns the attention of the last query's only head. The test chooses this attention.
 struct head_scores {
   void score(const attention_view& view, std::span<float> out) const { std::ranges::transform(view.head(0), out.begin(), as_score); }
 };
@@ -29,7 +29,7 @@ struct given_window_scores {
     std::ranges::transform(view.query(view.queries - 1).head(0), out.begin(), as_score);
   }
 };
-/// The same, summed over the layers.
+/// The same scorer, but it sums over the layers.
 struct summed_scores {
   void score(const every_layer<attention_view>& view, std::span<float> out) const {
     for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += as_score(view.now(0, i));
@@ -79,8 +79,8 @@ by_table random_table(std::mt19937& random, unsigned layers) {
   return table;
 }
 
-/// A store that admits most rows. Which ones depends on the number of rows. A stored row may thus be refused later, even if it is about to
-/// be read. `refused_reads` counts the latter.
+/// A store that admits most rows. It chooses them by position and by the number of rows. It may therefore refuse a stored row later, even
+/// if this row is about to be read. `refused_reads` counts such refusals.
 struct by_hash {
   std::size_t* refused_reads;
   static bool admits(position t, std::size_t rows) { return ((t * 0x9e3779b1u + rows * 0x85ebca6bu) >> 7) % 4 != 0; }
@@ -98,7 +98,7 @@ struct by_hash {
 
 enum class kind { attention, positions, window, sums, window_sums };
 
-/// Counts what happened in the walks, so that a test can check that it did happen.
+/// Counts events in the walks, so that a test can check that each kind occurred.
 struct events {
   std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
               adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0, gathered = 0;
@@ -221,8 +221,8 @@ class walk {
       worlds_[any_below(3)] = std::move(next);
   }
 
-  /// Lets a session with another policy take over. A later prefill must then see what it would see if that session had read all tokens
-  /// itself. `anew` starts from a few chunks, because otherwise a policy can seldom take over.
+  /// Lets a session with another policy take over. A later prefill must then see the same tokens as if that session had read all tokens
+  /// itself. With `anew` it starts from a few chunks, because otherwise a policy can seldom take over.
   void take_over(world& w, bool anew) {
     if (anew) {
       w.session.truncate(0);
@@ -268,8 +268,8 @@ class walk {
     compare_tokens(w);
   }
 
-  /// Runs a step. `what` chooses its kind. 0..6: a step with a query; 7, 8: a chunk; 9, 10: an abandoned step. 14: a call out of order; 15:
-  /// some evidence may be missing.
+  /// Runs a step. `what` chooses its kind. 0..6: a step with a query. 7, 8: a chunk. 9, 10: an abandoned step. 14: a step with a call out
+  /// of order. 15: a step in which evidence may be missing.
   void step(world& w, std::size_t what) {
     const bool prefill = w.session.known() == 0 || any_below(3) == 0;  // a later prefill is a chat turn
     const std::size_t tokens = prefill ? 1 + any_below(24) : 1 + any_below(2);
@@ -406,7 +406,7 @@ class walk {
   std::uint32_t seed_;
   std::mt19937 random_;
   events& seen_;
-  naive::rules rules_;  // of each world, without its policy
+  naive::rules rules_;  // the rules of each world, without its policy
   any_store store_;
   bool coarse_;
   layer_id layers_;
@@ -417,7 +417,7 @@ class walk {
   std::size_t salt_ = 1000;
 };
 
-/// The least number of events of each kind that the walks must have met, in proportion to the number of walks.
+/// The walks must have met at least this many events of each kind. The number is proportional to the number of walks.
 const std::size_t often = 100 / one_in(std::size_t{4});
 
 /// The environment variable LAZYPRUNE_WALKS asks for more walks than the suite has time for.

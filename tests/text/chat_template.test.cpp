@@ -94,7 +94,7 @@ TEST_CASE("real templates never turn a user's text into trusted text" NEEDS("dat
       CHECK(whole == text.text());
       ++rendered;
     } catch (const error&) {
-    }  // the same cases that are refused without marks, and a few more
+    }  // templates refuse some cases: those refused without marks, and a few more
   });
   if (!test_data("chat").empty()) CHECK(rendered > 900);
 }

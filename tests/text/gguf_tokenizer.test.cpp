@@ -29,7 +29,7 @@ using ids = std::vector<lazyprune::token_id>;
 
 namespace {
 
-/// A vocabulary of six tokens, which tests change.
+/// A vocabulary of six tokens. Tests change its keys.
 struct small_vocabulary {
   std::map<std::string, std::string> keys;
   const lazyprune::unicode* characters = nullptr;
@@ -74,7 +74,7 @@ fault said_after(Change change) {
   return vocabulary.said();
 }
 
-/// Returns the 46 texts that llama.cpp publishes, each with the line of its ids in this file.
+/// Checks the 46 texts that llama.cpp publishes. The file `expected_ids` has one line of ids for each text.
 void check_published(const tokenizer& tokens, const std::filesystem::path& expected_ids) {
   const std::string inputs = read_text(test_data("tokenizers/ggml-vocab-gpt-2.gguf.inp"));
   std::istringstream outputs(read_text(expected_ids));
@@ -91,7 +91,7 @@ void check_published(const tokenizer& tokens, const std::filesystem::path& expec
   CHECK(count == 46);
 }
 
-/// Writes a byte-level tokenizer.json as GGUF, as a converter does.
+/// Writes a byte-level tokenizer.json as GGUF, as a converter does, and reads it again.
 tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::unicode* characters) {
   std::map<std::size_t, std::pair<std::string, std::int32_t>> tokens;
   for (const auto& [piece, id] : json.at("model").at("vocab").items()) tokens[id] = {piece, 1};
@@ -273,14 +273,14 @@ TEST_CASE("a small byte-level vocabulary and its keys") {
   vocabulary.put("add_eos_token", true);
   CHECK(vocabulary.load()->adds_bos());
   CHECK(vocabulary.load()->eos() == 4u);
-  CHECK(vocabulary.load()->encode(std::vector<lazyprune::text_run>{{"<x>a", false}, {"<x>", true}}) == ids{0, 4});  // no EOS by a user
+  CHECK(vocabulary.load()->encode(std::vector<lazyprune::text_run>{{"<x>a", false}, {"<x>", true}}) == ids{0, 4});  // a user's <x> is text
   CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});
   CHECK(vocabulary.load()->encode("a", false) == ids{0});
   vocabulary.put("pre", "llama-bpe");
   vocabulary.put("add_bos_token", false);
   CHECK(vocabulary.load()->encode("a11") == ids{0, 7, 4});
   vocabulary.keys.erase("add_bos_token");
-  CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});  // the defaults of this pre-tokenizer
+  CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});  // this pre-tokenizer adds BOS by default
   vocabulary.keys.erase("token_type");
   CHECK(vocabulary.load()->encode("<s>", false).empty());  // without types, all pieces are normal
 
@@ -314,7 +314,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
     CHECK(tokens.adds_bos() == adds_bos);
     check_published(tokens, path.string() + ".out");
   }
-  // The vocabularies that the test data has as tokenizer.json.
+  // The test data has these vocabularies as tokenizer.json.
   for (const auto& [file, expected] : {std::pair("tokenizer-json/real-qwen3", "tokenizers/ggml-vocab-qwen2.gguf.out"),
                                        {"tokenizer-json/real-llama-3", "tokenizers/ggml-vocab-llama-bpe.gguf.out"},
                                        {"models/story-hf", "models/story-hf/tokenizer_vectors_hfjs.out"}}) {

@@ -28,7 +28,7 @@ TEST_CASE("upper case of lower case has the same lower case") {
     const std::uint32_t lower = lower_case(code);
     REQUIRE(lower_case(lower) == lower);
     if (code != 0x130 && code != 0x1e9e && code != 0x3f4 && code != 0x2126 && code != 0x212a &&
-        code != 0x212b)  // signs with the lower of a letter
+        code != 0x212b)  // signs with the lower case of another letter
       if (lower != code) REQUIRE(lower_case(upper_case(lower)) == lower);
   }
 }

@@ -25,7 +25,7 @@ using lazyprune::load_tokenizer;
 
 namespace {
 
-/// The letters a and b, their merge, and <s> before a text.
+/// A tokenizer.json with the letters a and b and their merge. It puts <s> before a text.
 constexpr std::string_view small_json =
     R"({"added_tokens": [{"id": 3, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
     "normalized": false, "special": true}],
@@ -61,7 +61,7 @@ TEST_CASE("tokenizer.json is preferred to tokenizer.model, and its post-processo
   CHECK(tokens.bos() == 3u);
   CHECK(tokens.eos() == 1u);
   CHECK(tokens.adds_bos());
-  // Each file alone.
+  // Each file can also be loaded alone.
   CHECK(load_tokenizer(folder / "tokenizer.json").encode("ab") == ids{3, 2});
   CHECK_FALSE(load_tokenizer(folder / "tokenizer.json").bos().has_value());
   CHECK(load_tokenizer(folder / "tokenizer.model").size() == 260);

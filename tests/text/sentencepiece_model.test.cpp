@@ -87,7 +87,7 @@ TEST_CASE("settings that are not supported are refused by name") {
   CHECK(model_fault(good + bytes_field(5, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
   CHECK(model_fault(good + bytes_field(2, number_field(24, 1))).ends_with(": expected treat_whitespace_as_suffix = false, found true"));
   for (const std::string& fields : {bytes_field(3, bytes_field(2, "map")), bytes_field(2, number_field(24, 1)),
-                                    bytes_field(2, number_field(3, 1))})  // a charsmap, spaces behind words, unigram
+                                    bytes_field(2, number_field(3, 1))})  // a charsmap, spaces after words, unigram
     CHECK(code_of([&] { lazyprune::parse_sentencepiece_model(good + fields, "m"); }) == lazyprune::error_code::unsupported);
   CHECK(code_of([&] { lazyprune::parse_sentencepiece_model(good + bytes_field(2, number_field(3, 9)), "m"); }) ==
         lazyprune::error_code::bad_input);

@@ -31,7 +31,7 @@ inline std::string piece_field(std::string_view text, float score, lazyprune::pi
   return bytes_field(1, bytes_field(1, text) + float_field(2, score) + number_field(3, static_cast<std::uint64_t>(type)));
 }
 
-/// The pieces <unk>, <s> and </s>.
+/// Returns the fields of the pieces <unk>, <s> and </s>.
 inline std::string special_pieces() {
   using lazyprune::piece_type;
   return piece_field("<unk>", 0, piece_type::unknown) + piece_field("<s>", 0, piece_type::control) +
@@ -46,7 +46,7 @@ inline std::string byte_pieces() {
   return all;
 }
 
-/// The settings of a BPE model. Fields written later override earlier ones, as in every protocol buffer.
+/// Returns the settings of a BPE model. As in every protocol buffer, a later field overrides an earlier one.
 inline std::string trainer(bool byte_fallback) { return bytes_field(2, number_field(3, 2) + number_field(35, byte_fallback)); }
 inline std::string normalizer(bool dummy_prefix, bool trim, bool escape = true) {
   return bytes_field(3, number_field(3, dummy_prefix) + number_field(4, trim) + number_field(5, escape));

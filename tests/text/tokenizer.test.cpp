@@ -133,7 +133,7 @@ TEST_CASE("an added token that stands in the template comes only from trusted ru
   model.add_dummy_prefix = model.remove_extra_whitespaces = false;
   const tokenizer pieces(std::move(model));
   CHECK(pieces.encode(runs{{"\n", true}, {"<x<\n", false}}) == ids{7, 6, 7});
-  // Merges do not make the token <x< from a user's text either.
+  // Merging does not make the token <x< from a user's text, either.
   CHECK(pieces.encode(runs{{"<x<\n", true}, {"<x<\n", false}}) == ids{6, 7, 5, 3, 7});
   CHECK(pieces.encode(runs{{"x x<x", false}, {"<", true}}, "<x<, x x") == ids{4, 0, 4, 5, 3});
   CHECK(pieces.encode(runs{{"x x", true}, {"x x", false}}) == ids{8, 4, 0, 4});

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tests of `lazyprune.prune` on small random models. With all tokens kept it equals plain transformers. A text has the same result in a batch
-and alone. Caches can be continued, cropped, forked and reordered.
+"""Tests of `lazyprune.prune` on small random models. If all tokens are kept, a pruned model equals plain transformers. A text has the same
+result in a batch and alone. Caches can be continued, cropped, forked and reordered.
 
 prune.py FOLDER_OF_THE_PACKAGE
 """
@@ -115,7 +115,7 @@ class KeepAll(unittest.TestCase):
                     model = make()
                     model.set_attn_implementation(implementation)
                     plain, text = model(ids(50)).logits, greedy(model, ids(50))
-                    model = make()  # a new model, because frequencies by length remember the longest text
+                    model = make()  # a new model, because some types of RoPE remember the longest text
                     model.set_attn_implementation(implementation)
                     with lazyprune.prune(model, "dense"):
                         self.assertLess((model(ids(50)).logits - plain).abs().max(), 1e-12)
@@ -188,7 +188,7 @@ class Pruned(unittest.TestCase):
         hook.remove()
         self.assertEqual(pruned.statistics.prefill_rows, (100, 100, 50, 50, 25, 25))
         self.assertGreater(pruned.statistics.revived, 0)
-        self.assertEqual(rows[0], 1)  # the last layer finishes only the query's row
+        self.assertEqual(rows[0], 1)  # the last layer computes the output of only the query's row
         self.assertLess(pruned.statistics.rows, pruned.statistics.dense_rows)
 
     def test_a_text_has_the_same_result_in_a_batch_and_alone(self):
@@ -196,7 +196,7 @@ class Pruned(unittest.TestCase):
         for name, make in FAMILIES.items():
             model = make()
             policies = [PRUNED, "lazyllm_blocks --stages 2:0.5 --selector blocks:size=4 --decode dense", "static --stages 2:0.5", "streaming --schedule budget:after=0,tokens=20 --keep-first 2"]
-            if "length" in name:  # the frequencies depend on the longest text
+            if "length" in name:  # RoPE depends on the longest text of the batch
                 continue
             for policy in ["lazyllm --stages 2:0.5"] if "windows" in name else policies:
                 with self.subTest(name=name, policy=policy), lazyprune.prune(model, policy):
@@ -490,7 +490,7 @@ class Errors(unittest.TestCase):
                 self.assertEqual(empty.get_seq_length(), 0)
         self.fails("PrunedCache: expected a model within lazyprune.prune", lambda: model(ids(1), **{CACHE: pruned.cache()}), Exception)
         self.fails("statistics: expected a forward pass before", lambda: lazyprune.prune(model).statistics)
-        lazyprune.prune(model).disable()  # it was not enabled, and nothing happens
+        lazyprune.prune(model).disable()  # without enable(), disable() does nothing
 
     def test_a_newer_transformers_is_told_of_once(self):
         newer, tested = "7.1.0.dev0", lazyprune.interface.TESTED + ".9"

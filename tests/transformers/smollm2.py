@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Compares SmolLM2-135M-Instruct in transformers with `lazyprune run`, both in float32: the tokens that both keep, and their answers, for five
-prompts of 1,700 tokens with a needle. Run it by hand: it takes minutes.
+"""Compares SmolLM2-135M-Instruct in transformers with `lazyprune run`, both in float32, on five prompts of 1,700 tokens with a needle. It
+compares the kept tokens and the answers. Run it by hand, since it takes minutes.
 
 smollm2.py FOLDER_OF_THE_PACKAGE PROGRAM REPOSITORY MODEL.gguf
 
 Two programs in float keep the same tokens if the gap of the scores at the cut is wider than their rounding. The trace records this gap for each
-step (its margin). A difference is an error only if the margin is above MARGIN: a hundred roundings of float, as thirty layers may add up.
+step (its margin). A difference is an error only if the margin is above MARGIN. This is a hundred roundings of float, which
+thirty layers may add up.
 """
 
 import json

@@ -69,7 +69,7 @@ struct measured {
   std::optional<timed_prefill> waited;  // on a GPU, one more prefill that waits for each part; only its shares are used
   batch_run last;
 
-  /// The prefill whose sections the shares are taken from.
+  /// The prefill from whose sections the shares are taken.
   timed_prefill typical() const { return waited ? *waited : timed_prefill{prefill.seconds[prefill.middle()], sections[prefill.middle()]}; }
 };
 
@@ -111,7 +111,7 @@ class measuring {
           const auto [dense, pruned] = measure(prompt, sequences, [&] { bar.show(done++, all); });
           add_rows(prompt, dense, pruned);
         }
-      look_for_peak();  // measured before and after, since other work of the machine comes and goes; the better counts
+      look_for_peak();  // measured before and after the runs, because other work slows the machine; the better one counts
       if (!flags_.peak) continue;
       const bench_peak& peak = result_.peaks.at(engine_->threads());
       for (bench_row& row : std::span(result_.rows).subspan(first))
@@ -268,8 +268,8 @@ class measuring {
     return sum;
   }
 
-  /// The costs of a linear operation and of one of the attention, as measured in the dense runs. With a batch both are larger by the number
-  /// of sequences, which cancels in their ratios. The logits cost one row of each sequence, as without a batch.
+  /// The costs of one operation in linear layers and of one in attention, as measured in the dense runs. A batch multiplies both by the
+  /// number of sequences, so their ratio stays the same. The logits cost one row of each sequence, as without a batch.
   cost_model costs_of(const measured& dense) const {
     const timed_prefill typical = dense.typical();
     return measured_costs(engine_->config(), dense.last.prefill_rows.front(), typical.seconds, typical.sections.attention,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune compare: compares two traces of one input, or a trace with what a model computes.
+// lazyprune compare: compares two traces of one input, or a trace with the results of a model.
 #pragma once
 
 #include <string>

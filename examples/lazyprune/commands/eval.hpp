@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // lazyprune eval: answers a benchmark's questions with a model under a policy, scores the answers by the benchmark's own metrics, and
-// measures what they cost. It can also score predictions that exist.
+// measures what they cost. It can also score existing predictions.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct eval_flags {
   question_flags questions;  // without data, `predictions` are scored
   policy_spec policy;
   std::string predictions;  // a file, scored without a model; empty: the questions are answered
-  std::string method;       // its name in the result; empty: the policy, or the file of predictions
+  std::string method;       // the method's name in the result; empty: named after the policy, or the file of predictions
   std::string predicted;    // the file to write predictions to; empty: none
   table_format output = table_format::md;
   bool compare = false, resume = false;

@@ -52,7 +52,7 @@ struct split_text {
   std::vector<token_id> prompt, rest;
 };
 
-/// What the dense model computed on a text. All settings are compared with it.
+/// The dense model's results on a text. All settings are compared with them.
 struct dense_run {
   std::vector<std::vector<float>> logits;  // of each step over the text's own tokens
   std::vector<token_id> said;
@@ -117,7 +117,7 @@ class comparison {
  private:
   static constexpr std::size_t default_steps = 128;
 
-  /// Without methods, one setting without a name.
+  /// The settings to compare; without methods, one setting without a name.
   std::vector<eval_setting> settings() const {
     if (!flags_.compares_methods()) return {{.method = "", .policy = policy_with_note(flags_.policy, model_, policies_)}};
     const kept_tokens kept{flags_.policy.keep_first.value_or(0), flags_.policy.keep_last.value_or(0)};

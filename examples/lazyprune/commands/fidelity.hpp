@@ -24,7 +24,7 @@ namespace program {
 struct fidelity_flags {
   model_flags model;
   backend_flags backend;
-  policy_spec policy;                 // with methods: only the tokens that all methods keep
+  policy_spec policy;                 // if methods are compared: only the tokens that all of them keep
   method_flags methods{};             // instead of one policy; may be empty
   std::vector<std::string> texts;     // files
   std::optional<std::string> prefix;  // how much of a text is the prompt: a share, or a number of tokens; none: 0.5

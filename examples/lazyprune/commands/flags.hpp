@@ -31,12 +31,12 @@ struct backend_flags {
 /// Which questions are answered, and how they are asked.
 struct question_flags {
   std::vector<std::string> data;  // files
-  std::string task;               // empty: what the data say
+  std::string task;               // empty: the task that the data name
   std::string chat = "none";
   template_flags words{};
-  std::size_t predict = 0;     // most tokens of an answer; 0: as the task says
+  std::size_t predict = 0;     // most tokens of an answer; 0: the task's number
   std::size_t context = 0;     // 0: the model's limit
-  std::size_t max_length = 0;  // most tokens of a prompt, before the words of a chat; 0: as the context allows
+  std::size_t max_length = 0;  // most tokens of a prompt, without those of a chat template; 0: as many as the context allows
   std::size_t limit = 0;       // samples of each file; 0: all
   bool strict = false;
 };

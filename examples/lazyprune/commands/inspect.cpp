@@ -95,7 +95,7 @@ json types_json(const std::vector<tensor_entry>& tensors) {
   return result;
 }
 
-/// The name by which a GGUF file calls its pre-tokenizer; null if it names none.
+/// The name of a GGUF file's pre-tokenizer; null if the file names none.
 json pre_json(const opened_model& model) {
   const std::optional<std::string> pre = model.pre_tokenizer();
   return pre ? json(*pre) : json(nullptr);
@@ -125,7 +125,7 @@ void add_chat_template(json& all, const model_words& words) {
   if (chat.fault()) all["chat_template_not_usable"] = chat.fault()->what();
 }
 
-/// True, or why the model or its tokenizer cannot be used.
+/// Returns true, or the reason why the model or its tokenizer cannot be used.
 json supported_json(const opened_model& model, const std::vector<tensor_entry>& tensors, const model_words& words) {
   if (const auto fault = model.unsupported_reason()) return fault->what();
   if (tensors.empty()) return error(model.path().string(), "tensors", "the weights of a model", "none").what();
@@ -133,7 +133,7 @@ json supported_json(const opened_model& model, const std::vector<tensor_entry>& 
   return true;
 }
 
-/// The memory that the model and a context of so many tokens take on the cpu backend.
+/// The memory that the model and a context of `context` tokens take on the cpu backend.
 json memory_json(const opened_model& model, std::size_t context) {
   const memory_forecast whole = forecast_memory(model, {}, context, context);
   const bool bf16 = model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
@@ -147,7 +147,7 @@ json memory_json(const opened_model& model, std::size_t context) {
           {"stored_row_in_layers", static_cast<double>(memory.stored_row) / static_cast<double>(memory.kv_row)}};
 }
 
-/// Says what a chunk of a prompt does, which runs the layers before `first`.
+/// Describes a chunk of a prompt, which runs the layers before `first`.
 std::string chunk_text(layer_id first, layer_id layers) {
   if (first == layers) return "none: a chunk of a prompt runs all layers";
   if (first == 0) return "0: a chunk of a prompt computes nothing";
@@ -198,7 +198,7 @@ std::string memory_text(const json& memory) {
          memory["context"].dump() + " tokens, dense";
 }
 
-/// Prints what a user asks first: does it run, how is it pruned, does it fit into memory?
+/// Answers what a user asks first: does the model run, how is it pruned, does it fit into memory?
 void print_summary(const json& all) {
   const auto line = [](const char* label, const std::string& text) { std::cout << "  " << left(label, 24) << text << '\n'; };
   std::cout << one_line(all["model"].get<std::string>()) << "\n\n";

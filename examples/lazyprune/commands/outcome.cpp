@@ -16,7 +16,7 @@ namespace program {
 
 namespace {
 
-/// The keys that a dense run has, too.
+/// The keys that the JSON of a dense run has, too.
 nlohmann::ordered_json json_of(const outcome& result) {
   const generation& run = result.run;
   nlohmann::ordered_json object;
@@ -72,7 +72,7 @@ void line(const std::string& label, const std::string& dense, const std::string&
             << (note.empty() ? "" : "   ") << note << '\n';
 }
 
-/// The share of the rows that each layer computed in the prefill. Neighbouring layers with the same share stand in one line.
+/// Writes the share of the rows that each layer computed in the prefill. Neighbouring layers with the same share are in one line.
 void report_layers(const statistics& cost) {
   std::cerr << "rows computed in the prefill, by layer\n";
   const std::vector<std::size_t>&rows = cost.prefill_rows, &dense = cost.prefill_dense_rows;

@@ -20,7 +20,7 @@ struct shared_prefix {
   double seconds = 0;
 };
 
-/// How a prompt was read before the query's step: so many tokens at a time, each through so many layers.
+/// How the prompt was read before the step that has the query: `tokens` tokens at a time, through the first `layers` layers.
 struct chunk_reading {
   std::size_t tokens;
   layer_id layers;
@@ -42,8 +42,8 @@ struct outcome {
   std::string_view cut_by{};  // what ended the answer before the model ended it; empty: nothing did
   std::optional<chunk_reading> chunks{};
   std::optional<answer_seconds> dense_guess{};  // the dense model's seconds, estimated by the cost model
-  bool speculates = false;                      // steps read drafts, too
-  std::optional<shared_prefix> shared{};        // this run read the prompt after this prefix
+  bool speculates = false;                      // steps also read drafts (guessed tokens)
+  std::optional<shared_prefix> shared{};        // the prefix; this run read only the tokens after it
   std::optional<std::size_t> kept{};            // tokens of the prompt that earlier turns of the conversation read
 
   answer_seconds seconds() const { return {run.prefill_seconds, run.prefill_seconds + run.decode_seconds}; }
@@ -65,21 +65,21 @@ struct run_heading {
 /// One line of JSON: the run, and under the key `dense` the dense run, if there is one.
 std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense);
 
-/// Writes some lines about the run to stderr, beside the dense run if there is one. `verbose`: with all flags of the policy. With `verbose`
-/// or a dense run they have a table of rows and memory, too.
+/// Writes a report of a few lines on stderr. It compares the run with the dense run, if there is one. With `verbose` the report has all
+/// flags of the policy. With `verbose` or a dense run it also has a table of rows and memory.
 void report(const outcome& result, const std::optional<outcome>& dense, bool verbose);
 
-/// Writes a line about one turn of a conversation to stderr.
+/// Writes one line on stderr about a turn of a conversation.
 void report_turn(const outcome& turn);
 
-/// The answer to one of several prompts with a common prefix, and the dense model's answer if it was asked, too.
+/// The answer to one of several prompts with a common prefix, and the dense model's answer, if the dense model was asked too.
 struct question_outcome {
   outcome pruned;
   std::optional<outcome> dense;
 };
 
-/// Writes to stderr the common prefix, a line for each answer, and how many of the `asked` questions were answered. `verbose`: with all
-/// flags of the policy.
+/// Writes on stderr the size of the common prefix, one line per answer, and how many of the `asked` questions were answered. With `verbose`
+/// it also writes all flags of the policy.
 void report(std::span<const question_outcome> answers, std::size_t asked, bool verbose);
 
 }  // namespace program

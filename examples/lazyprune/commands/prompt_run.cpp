@@ -20,7 +20,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The model's tokenizer; null if it has none. Prompts of token ids need none, so that a tokenizer that cannot be used is no error then.
+/// The model's tokenizer; null if it has none. A prompt of token ids needs no tokenizer, so one that cannot be used is then not an error.
 const tokenizer* tokenizer_of(const model_words& words, const run_flags& flags) {
   const auto& fault = words.tokens().fault();
   if (fault && !flags.ids.empty() && flags.stops.empty()) {
@@ -107,7 +107,7 @@ std::vector<token_id> prompt_run::prompt_ids(const std::string& text) const {
   if (!flags_.ids.empty()) return flags_.ids;
   if (!chat_) return encode(text);
   const rendered_chat chat = rendered(chat_of(flags_, text));
-  return tokens_->encode(chat.runs(), chat.template_words());  // user text makes no special token and no token of the template's own
+  return tokens_->encode(chat.runs(), chat.template_words());  // text of users becomes no special token and no token of the template
 }
 
 std::vector<token_id> prompt_run::encode(const std::string& text) const {
@@ -138,7 +138,7 @@ bool prompt_run::load(std::span<const token_id> prompt) {
   if (interrupted()) return false;
   if (prompt.empty()) return true;
   constexpr std::size_t enough = 64;
-  // Only a report that estimates the dense model's time needs the steps.
+  // Only a report that estimates the dense model's time needs decode steps.
   const bool estimates = !flags_.json && !flags_.compare && flags_.questions.empty() && pruned_.text != dense_.text;
   const std::size_t steps = estimates ? 3 : 0;
   generation_options few_steps;

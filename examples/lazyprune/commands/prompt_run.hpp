@@ -44,7 +44,7 @@ struct warm_up {
 
 class prompt_run {
  public:
-  /// Opens the model. Throws `error` if a flag does not suit it.
+  /// Opens the model. Throws `error` if a flag does not suit the model.
   prompt_run(const run_flags& flags, const policy_registry& policies);
   prompt_run(const prompt_run&) = delete;
   prompt_run& operator=(const prompt_run&) = delete;
@@ -57,7 +57,7 @@ class prompt_run {
   const named_policy& dense() const { return dense_; }
   any_session new_session(const named_policy& policy) const;
 
-  /// The ids of a prompt: those of --ids if given, else those of the text, inside the chat template if the run uses one. Throws `error` if
+  /// Returns the ids of --ids if the flag is given. Otherwise encodes the text, in the chat template if the run uses one. Throws `error` if
   /// the model has no tokenizer or the template refuses the chat.
   std::vector<token_id> prompt_ids(const std::string& text) const;
 
@@ -70,19 +70,19 @@ class prompt_run {
   /// True if the run generates a token, and so reads the prompt.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
-  /// Prints how much memory the run will take, loads the weights, and warms up: the dense model answers the beginning of the prompt, if
-  /// there is one, with a few tokens. This starts the threads and brings the code into memory before a clock runs. Returns false after
-  /// Ctrl-C. Throws `error` (no_memory), before anything is loaded, if there is too little memory.
+  /// Prints how much memory the run will take, loads the weights, and warms up unless the prompt is empty. To warm up, the dense model
+  /// reads the prompt's first tokens and generates a few. This starts the threads and brings the code into memory before times are
+  /// measured. Returns false after Ctrl-C. Throws `error` (no_memory), before anything is loaded, if there is too little memory.
   bool load(std::span<const token_id> prompt);
 
   /// The number of tokens that a prompt of this length and its answer are expected to have.
   std::size_t expected_length(std::size_t prompt) const;
 
-  /// The options of a generation as the flags ask for them. Ctrl-C ends it.
+  /// Returns the options of a generation for these flags. Ctrl-C ends the generation.
   generation_options options();
 
-  /// Answers the prompt, and writes the answer to stdout as it comes if `show`. `known`: tokens of the prompt that were read before.
-  /// `generate` is called with the options. After Ctrl-C the answer is empty.
+  /// Answers the prompt by calling `generate` with the options. `known`: tokens of the prompt that were read before. If `show`, writes the
+  /// answer to stdout as it is generated. After Ctrl-C the answer is empty.
   outcome answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
                  const std::function<generation(const generation_options&)>& generate);
 

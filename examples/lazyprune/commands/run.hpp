@@ -30,7 +30,7 @@ struct run_flags {
   std::size_t predict = 1024;  // most tokens to generate
   std::size_t context = 0;
   std::size_t chunk = 0;      // tokens of the prompt to read at a time; 0: all at once
-  std::size_t speculate = 0;  // most tokens in a step, with drafts; 0: one token, no drafts
+  std::size_t speculate = 0;  // most tokens in a step, drafts included; 0: one token, no drafts
   std::string questions;      // a file of questions about the document in `file`; empty: none
   bool chat = false;          // the prompt is a user's turn
   bool conversation = false;  // turns are read from stdin; the first begins with the document in `file`, if any

@@ -64,7 +64,7 @@ class chat_run {
   prompt_run run_;
   chat_ids ids_;
   chat_request chat_;
-  std::string before_;  // text before the next turn's line: the document, before the first
+  std::string before_;  // goes before the next turn's line: the document in the first turn, later nothing
   std::unique_ptr<conversation> text_;
 };
 

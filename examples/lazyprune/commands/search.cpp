@@ -51,7 +51,7 @@ by_task<double> difference(by_task<double> from, const by_task<double>& what) {
   return from;
 }
 
-/// Flags that make stages. `any_share` stands for the share where only the layers matter.
+/// The flags for stages. `any_share` is the share of a stage if only its layer matters.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
 constexpr double any_share = 0.5;
 std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
@@ -94,7 +94,7 @@ class searching {
       return score;
     });
     const searched_stages& best = result.trail[result.best];
-    share_up_to(std::exchange(shared_, 0));  // the other samples come now: forget what was shared, and share their beginnings
+    share_up_to(std::exchange(shared_, 0));  // the held-out samples come next: drop the shared prefixes, and share theirs
 
     const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
@@ -122,7 +122,7 @@ class searching {
     if (after < run_.layers()) setting_of(flag_of({{after, any_share}})).description(layers_, run_.policies());
   }
 
-  /// All schedules from now on prune no earlier than after so many layers, and share what these layers compute.
+  /// No later schedule prunes before `layers` layers. From now on the schedules share the rows of these layers.
   void share_up_to(layer_id layers) {
     if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
     shared_ = layers;
@@ -210,7 +210,7 @@ class searching {
   model_layers layers_ = layers_of(run_.model().config());
   by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<prediction_log> log_;
-  layer_id shared_ = 0;  // all schedules from now on compute so many layers whole
+  layer_id shared_ = 0;  // all later schedules compute this many layers in full
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune search: finds the stages that compute the fewest rows and lose at most so many points of score.
+// lazyprune search: finds the stages that compute the fewest rows and lose at most `max_loss` points of score.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The outer loop is over samples, the inner one over settings. The first samples of all files come before the second ones, so that an end
-// at any moment leaves as many samples of each file. Each sample begins with the next setting, so that drift affects all settings alike.
+// The outer loop is over samples, the inner one over settings. The first samples of all files come before the second ones. If the
+// sweep ends early, all files therefore have almost the same number of samples. Each sample begins with another setting than the one before
+// it, so that drift affects all settings alike.
 // Each prediction is written to a file before the next question is asked.
 #include "commands/sweep.hpp"
 
@@ -28,12 +29,12 @@ namespace {
 
 /// A line of the table.
 struct candidate {
-  eval_setting setting;  // with its first seed
+  eval_setting setting;  // with the first seed
   std::string policy;
   std::optional<stage> single{};  // the single stage of --sensitivity
 };
 
-/// What is run on a sample: a candidate, under one of its seeds.
+/// One run on a sample: a candidate, under one of its seeds.
 struct repeat {
   std::size_t of;  // index of the candidate
   eval_setting setting;
@@ -122,7 +123,7 @@ class sweeping {
   }
 
   /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. The seeds of a sample are pooled, and its cost has
-  /// the times of its dense run, too. Returns none if no such sample was answered.
+  /// the times of its dense run, too. Returns nullopt if no such sample was answered.
   std::optional<eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
     std::vector<eval_prediction> predictions;
     std::vector<double> scores, dense_scores;

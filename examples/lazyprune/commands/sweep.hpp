@@ -24,8 +24,8 @@ struct sweep_flags {
   kept_tokens kept;
   std::size_t seeds = 5;        // runs of each method that draws at random
   std::size_t timed = 0;        // samples of each file whose times are measured; 0: all
-  std::size_t sensitivity = 0;  // samples of each file that single stages after each layer are tried on; 0: none
-  double minutes = 0;           // no sample but the first is begun after this time; 0: no limit
+  std::size_t sensitivity = 0;  // samples of each file on which single stages are tried after each layer; 0: none
+  double minutes = 0;           // after this time no sample is begun, except the first; 0: no limit
   std::string directory;        // for the results
   bool resume = false;
 };

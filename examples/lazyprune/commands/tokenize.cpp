@@ -81,7 +81,7 @@ class tokenizing {
   }
 
   static std::string text_of(const json& object, bool ascii) { return object.dump(-1, ' ', ascii, json::error_handler_t::replace); }
-  /// In ASCII, since some programs take other characters, such as U+2028, for ends of lines.
+  /// Writes ASCII, because some programs take other characters, such as U+2028, for line breaks.
   static std::string line_of(const json& object) { return text_of(object, true); }
 
   void print(const json& result) const {

@@ -97,7 +97,7 @@ class engine {
                                                         std::span<const generation_options> options) = 0;
   /// Generates in one new sequence per request. The decode steps of all requests run as one batch; see lazyprune::generate.
   virtual std::vector<generation> generate(std::vector<sequence_request> requests) = 0;
-  /// Reads a prefix that several sequences will share, `options.chunk` tokens at a time. Returns null if the observer stopped it.
+  /// Reads a prefix that several sequences will share, `options.chunk` tokens at a time. Returns null if the observer stopped the step.
   virtual std::unique_ptr<prompt_prefix> read(any_session session, std::span<const token_id> tokens, const generation_options& options) = 0;
   /// Begins a conversation, without any turn yet.
   virtual std::unique_ptr<conversation> begin(any_session session) = 0;
@@ -117,7 +117,7 @@ class engine {
   virtual int threads() const = 0;
   /// The peak rates with threads() threads; nullopt if they are not known.
   virtual std::optional<peak_rates> peaks() const = 0;
-  /// A function that blocks until all operations are done, if operations return before they are; otherwise null.
+  /// If operations return before they are done: a function that blocks until all are done. Otherwise null.
   virtual std::function<void()> waiting() const = 0;
 };
 

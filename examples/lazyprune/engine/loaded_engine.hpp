@@ -99,7 +99,7 @@ class growing_sequence final : public conversation {
   sequence<Backend> seq_;
 };
 
-/// What all backends have in common. A backend's own engine overrides the rest.
+/// The functions that are the same for all backends. The engine of each backend overrides the others.
 template <tensor_backend Backend>
 class loaded_engine : public engine {
  public:

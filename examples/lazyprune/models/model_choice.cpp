@@ -32,11 +32,11 @@ std::filesystem::path bundled_model() {
   return LAZYPRUNE_MODEL_DIR;
 }
 
-/// Opens a model's files and starts to read the first of them ahead, before a weight is asked for.
+/// Opens a model's files and starts to read the first of them into memory, before a weight is needed.
 std::shared_ptr<const checkpoint> coming_into_memory(const std::filesystem::path& path, file_access how) {
   struct read_files {
     checkpoint files;
-    read_ahead ahead{};  // ends before the files
+    read_ahead ahead{};  // destroyed before `files`
     read_files(const std::filesystem::path& path, file_access how) : files(path, how) { files.prefetch(ahead); }
   };
   const auto opened = std::make_shared<read_files>(path, how);

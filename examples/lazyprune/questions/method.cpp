@@ -52,7 +52,7 @@ policy_spec changed(policy_spec flags, policy_spec others) {
   return flags;
 }
 
-/// The data that a method's policy is made from.
+/// The data from which a method's policy is made.
 struct request {
   const pruning_method& method;
   double budget;

@@ -10,15 +10,15 @@
 //   compression   the paper's prompt compression, after Selective Context (Li et al. 2023, arXiv 2310.06201). See
 //                 lazyprune/eval/compression.hpp. A dense pass over the whole prompt scores the tokens of the context. The dense model then
 //                 reads the instruction, the question, and the context's tokens with the most self-information. RULER's prompts are not
-//                 divided so: there the whole prompt is compressed. This is no policy: the prompt and the positions of its tokens change.
-//                 Times include the first pass. Rows and shares computed leave it out, and so does the budget
+//                 divided into these parts, so the whole prompt is compressed. This method is not a policy: it changes the prompt and the
+//                 positions of its tokens. Times include the first pass. Rows, shares computed and the budget leave it out
 //   streaming     StreamingLLM (arXiv 2309.17453): the first 4 tokens and the most recent ones, together the budget's share
 //   snapkv        after SnapKV (arXiv 2404.14469): the whole prompt is computed. Each decode step then attends to the budget's share of the
 //                 tokens: those with the most attention from the end of the prompt. All heads, and all layers but the first, use the same
 //                 tokens; SnapKV chooses for each head and layer. The time to first token is the dense model's
 //   h2o           after H2O (arXiv 2306.14048): like snapkv, with the last 32 tokens and those with the most accumulated attention. H2O
-//                 divides its budget equally between both and drops tokens for good. Here the attention of the prompt's last token, over
-//                 the layers, and of each generated token is accumulated; H2O accumulates that of every prompt token
+//                 gives half of its budget to each of the two kinds, and drops tokens for good. Here the attention of the prompt's last
+//                 token, over the layers, and of each generated token is accumulated; H2O accumulates that of every prompt token
 //   fastkv        after the token-selective propagation of FastKV (arXiv 2502.01068): prunes once, after one layer, by the attention of the
 //                 last 8 queries, averaged over 7 neighbours. These 8 always stay; pruned tokens are lost. FastKV also compresses the KV
 //                 cache of every layer
@@ -27,8 +27,8 @@
 //                 selected tokens at new positions. Here the early layers run once, and the selected tokens keep their hidden states
 //   given         after SpecPrefill (arXiv 2502.02789): scores exist before the model starts. The best tokens enter the first layer at
 //                 their own positions; the others are lost. SpecPrefill takes the scores from a small model. Here they are the attention of
-//                 the prompt's last 8 queries, averaged over 7 neighbours, in layer LAYER of the model itself. A look, a dense pass of
-//                 LAYER layers, finds them. Times, rows and the budget include the look
+//                 the prompt's last 8 queries, averaged over 7 neighbours, in layer LAYER of the model itself. A look finds
+//                 them: a dense pass of LAYER layers over the prompt. Times, rows and the budget include the look
 //
 // NAME@LAYER names the layer after which a method prunes, NAME@LAYER+LAYER... several layers. A variant NAME[@LAYER...]=FLAGS is lazyllm
 // with other flags, under its own name. The budget of a variant with its own stages is the share of rows that those stages compute.
@@ -98,13 +98,13 @@ struct method_note {
 };
 std::vector<method_note> method_notes();
 
-/// Reads NAME[@LAYER[+LAYER...]] for a model of `layers` layers. If the text names no layers, a method that takes several uses those of the
-/// stages `recommended` for the model, and a method that takes one uses the first of them. Throws `error` if there is no such method, it
-/// takes no or fewer layers, or the model has no such layer.
+/// Reads NAME[@LAYER[+LAYER...]] for a model of `layers` layers. If the text names no layers, a method that takes several layers
+/// uses those of the stages `recommended`. A method that takes one layer uses the first of these. Throws `error` if there is no such
+/// method, if it takes no or fewer layers, or if the model has no such layer.
 pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Reads NAME[@LAYER[+LAYER...]]=FLAGS, a variant of lazyllm. The layers are read as by `read_method`. Throws `error` if the name is
-/// missing or a method's, or if the flags are missing, wrong, or set what the budget decides.
+/// missing or is that of a method, or if the flags are missing, wrong, or set what the budget decides.
 pruning_method read_variant(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Returns LazyLLM with one stage. Its name is single_stage@LAYER, which no method has. Its budget is the share of rows that the stage

@@ -18,8 +18,8 @@ namespace program {
 class prediction_file {
  public:
   /// `resume`: goes on after the last prediction of an earlier run, finished or not. An incomplete last line is dropped. Throws `error` if
-  /// the path cannot be written, another process writes to it, an existing file does not hold predictions, or there is an unfinished file
-  /// and `resume` is false. Throws `error` with code io if the disk fails.
+  /// the path cannot be written, another process writes to it, or an existing file does not hold predictions. Also throws `error` if there
+  /// is an unfinished file and `resume` is false. Throws `error` with code io if the disk fails.
   prediction_file(std::filesystem::path path, bool resume);
   prediction_file(const prediction_file&) = delete;
   prediction_file& operator=(const prediction_file&) = delete;
@@ -48,7 +48,7 @@ class prediction_file {
   [[noreturn]] void fail(std::string_view expected) const;
 
   std::filesystem::path path_, target_, unfinished_;  // target_: path_ without symbolic links
-  bool untouched_;                                    // the unfinished file holds nothing that is not elsewhere: the destructor removes it
+  bool untouched_;                                    // other files hold all of the unfinished file, so the destructor removes it
   bool replaces_;
   file_descriptor file_;
   std::vector<eval_prediction> done_;

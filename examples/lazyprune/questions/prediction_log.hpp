@@ -25,8 +25,8 @@ class prediction_log {
   /// replaced. Throws `error` as prediction_file does.
   prediction_log(const runner& run, const std::filesystem::path& path, bool resume);
 
-  /// Takes up the predictions of an earlier run. Each must belong to one of `asks`, in any order. Throws `error` if one does not, because
-  /// its model, question or flags are others, or if two belong to the same ask.
+  /// Takes up the predictions of an earlier run. Each must belong to one of `asks`, in any order. Throws `error` if the model,
+  /// question or flags of a prediction differ from those of every ask, or if two predictions belong to the same ask.
   void take_up(std::span<const ask> asks);
 
   /// Takes up the predictions of an earlier run, in any order. `setting_of` returns the setting under which the prediction `done` must have

@@ -19,9 +19,10 @@ struct prompt_look {
   std::size_t bytes = 0;  // peak memory without the weights
 };
 
-/// Computes the first `layers` layers, and no later one. `layers` is at least 1 and less than the model's number of layers. Scores each
-/// token by the last computed layer's attention from the prompt's last 8 queries: the mean over queries and heads, then over the 7 tokens
-/// around it. `expected`: the length of prompt and answer in tokens, at least the length of the prompt (sequence::expect).
+/// Computes the first `layers` layers, and no later one. `layers` is at least 1 and less than the model's number of layers. The score of a
+/// token is the attention that the prompt's last 8 queries pay to it in the last computed layer. It is the mean over these queries and all
+/// heads, then over the 7 tokens around it. `expected`: the length of prompt and answer in tokens, at least the length of the prompt
+/// (sequence::expect).
 prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size_t expected, engine& model);
 
 }  // namespace program

@@ -51,7 +51,7 @@ class runner {
   layer_id layers() const { return model_.layers(); }
   const policy_registry& policies() const { return policies_; }
 
-  /// Everything that an answer depends on beside the model, as flags, with a digest of the prompt.
+  /// Everything on which an answer depends, except the model: flags, and a digest of the prompt.
   std::string how_asked(const ask& asked) const;
 
   /// Loads the weights, starts the threads and warms up, before anything is timed. Later calls do nothing. `jobs`: the number of questions
@@ -60,12 +60,12 @@ class runner {
   void load(std::size_t jobs = 1);
 
   /// Announces that each question will be asked under all these settings before the next question. Asks that are not timed then share a
-  /// prefix: the prompt without its end, read through the layers before pruning, chosen to save the most. The answers are the same. Returns
-  /// the number of layers of the prefix; 0: nothing is shared.
+  /// prefix. The prefix is the prompt without its end, read through some of the layers before pruning; their number is chosen to save the
+  /// most. The answers are the same. Returns the number of layers of the prefix; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
-  /// Announces settings that come one after the other, each for all questions, and that do not prune earlier than this one. Asks that are
-  /// not timed then share prefixes of that many layers. Each prefix is kept until another call of `share` or of this function. Prefixes
-  /// beyond `bytes` in all are not kept: those prompts are read again each time.
+  /// Announces that several settings come one after the other, each for all questions. No setting prunes earlier than this one does. Asks
+  /// that are not timed then share prefixes, read through the layers before this setting's first pruning. Each prefix is kept until another
+  /// call of `share` or of this function. Prefixes beyond `bytes` in all are not kept: those prompts are read again each time.
   void share_with_those_to_come(const eval_setting& setting, std::size_t bytes = std::size_t{2} << 30);
 
   /// Answers a question under a setting. Several threads may call it if nothing is shared.
@@ -88,7 +88,7 @@ class runner {
 
   std::size_t new_tokens(const eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
 
-  /// The number of tokens of such a prompt and its answer, as LongRoPE needs it: that of -c, if it is given (sequence::expect).
+  /// The number of tokens of a prompt and its answer together, which LongRoPE needs (sequence::expect). It is that of -c, if -c is given.
   std::size_t expected(std::size_t prompt, const eval_task& task) const {
     return flags_.context > 0 ? context_ : std::min(prompt + new_tokens(task), context_);
   }

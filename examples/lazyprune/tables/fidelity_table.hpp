@@ -20,10 +20,12 @@ struct fidelity_entry {
   fidelity_summary summary;
 };
 
-/// The table for JSON and CSV. Keys: text, policy, method and budget (null: the policy comes from pruning flags), texts, steps,
-/// prompt_tokens; agreement (0 to 1), kl (nats), dense_perplexity and perplexity, each with its KEY_ci95 [low, high]; equal_texts (0 to 1);
-/// parted_at (the first step, from 0, at which the greedy texts differ, the earliest of several texts; null: they do not differ); rows
-/// (share of the dense model's rows in the prefill), ttft_s, dense_ttft_s, speedup_ttft.
+/// The table for JSON and CSV, with these keys in this order:
+/// - text, policy, method, budget (null: the policy comes from pruning flags), texts, steps, prompt_tokens
+/// - agreement (0 to 1), kl (nats), dense_perplexity, perplexity; each also has KEY_ci95 [low, high]
+/// - equal_texts (0 to 1); parted_at: the first step, from 0, at which the greedy texts differ. With several texts it is the earliest of
+///   these steps; null: the texts do not differ
+/// - rows (share of the dense model's rows in the prefill), ttft_s, dense_ttft_s, speedup_ttft
 table table_of(std::span<const fidelity_entry> entries);
 
 /// The Markdown table for people. Means have half the width of their intervals beside them, except for perplexities: their intervals are

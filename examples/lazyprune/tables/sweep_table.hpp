@@ -32,7 +32,7 @@ struct sensitivity_entry {
 };
 
 struct sweep_table {
-  std::string model;  // its directory's name
+  std::string model;  // the name of the model's directory
   std::size_t layers;
   std::vector<sweep_entry> entries;               // the dense entries first; each setting has one entry per task
   std::vector<sensitivity_entry> sensitivity{};   // empty: not run
@@ -40,11 +40,11 @@ struct sweep_table {
 };
 
 /// The table for JSON and CSV. The keys are those of tables/summary_table.hpp, with budget and policy (the pruning flags) after method. The
-/// rows of the sensitivity come last; they are over fewer samples. The first of them are the dense model, with the method
+/// rows of the single stages come last; they cover fewer samples. The first of them are of the dense model, with the method
 /// "dense (single stages)". The others have the method single_stage@LAYER. Their budget is their share of the dense prefill's rows.
 table table_of(const sweep_table& sweep);
 
-/// The Markdown table for people: one line per setting and task, without the sensitivity.
+/// The Markdown table for people: one line per setting and task, without the single stages.
 std::string to_markdown(const sweep_table& sweep);
 
 }  // namespace program

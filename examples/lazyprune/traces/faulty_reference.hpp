@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference backend with a planted fault, as engines that implement LazyLLM have it. A replay with each fault shows which one explains
-// another engine's logits.
+// The reference backend with a planted fault, of the kinds that engines with LazyLLM have. A replay with each fault shows which one
+// explains another engine's logits.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace program {
 /// Faults that show in the logits but not in the plan (which tokens are active, computed or revived).
 enum class hidden_fault : std::uint8_t {
   none,
-  next_position,    // revived rows are rotated by the next position instead of their own
-  last_position,    // revived rows are rotated by the last position of the sequence
-  index_in_active,  // rows are rotated by their index among the active tokens
-  index_in_rows,    // rows are rotated by their index among the rows of the step
+  next_position,    // RoPE takes the next position instead of a revived row's own
+  last_position,    // RoPE takes the last position of the sequence for revived rows
+  index_in_active,  // RoPE takes a row's index among the active tokens
+  index_in_rows,    // RoPE takes a row's index among the rows of the step
   reversed_slots,   // revived rows are read from the store in reverse order
   next_slot,        // each revived row gets the content of the next one
   ascending_slots,  // revived rows are read in the order of their slots

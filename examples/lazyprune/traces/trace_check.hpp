@@ -69,8 +69,8 @@ std::vector<position> best_positions(std::span<const position> positions, std::v
 /// Returns the scores of the wanted positions; `scores` belongs to the positions `from`. Empty if one is missing.
 std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted);
 
-/// Looks at the layers below `layers`, except `layer` itself. Returns the one nearest to `layer` for which `is` is true. Of two equally
-/// near layers, returns the lower. Returns nullopt if there is none.
+/// Looks at the layers below `layers`, except `layer` itself. Returns the one nearest to `layer` for which `is` is true. If two layers are
+/// equally near, returns the lower one. Returns nullopt if there is none.
 template <class Is>
 std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is& is) {
   for (layer_id distance = 1; distance < layers; ++distance) {

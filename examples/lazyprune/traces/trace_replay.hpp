@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Replays another engine's trace on the reference backend. The trace's tokens run through a model; on request the replay keeps the tokens
-// that the trace kept. The result is the scores and logits that the engine should have had. If logits differ, known faults are planted in
+// Replays another engine's trace on the reference backend. A model reads the trace's tokens. On request the replay keeps the tokens that
+// the trace kept. The result is the scores and logits that a correct engine has. If the engine's logits differ, known faults are planted in
 // the reference. The fault that gives the engine's logits is then the likely cause.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CPU backend. It chooses its kernels when it is constructed, and its threads are OpenMP's. Every operation is cut into pieces that do
-// not depend on the number of threads. One thread does a whole piece, so results are the same bits for any number of threads.
+// The CPU backend. It chooses its kernels when it is constructed, and runs them on OpenMP's threads. Every operation is cut into pieces
+// that do not depend on the number of threads. One thread does a whole piece, so results are the same bits for any number of threads.
 #pragma once
 
 #include <lazyprune/backend/cpu/attention.hpp>
@@ -102,7 +102,7 @@ class cpu : public host_backend<float> {
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
   void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// An empty cache takes the type execution::kv, if that is set. Otherwise the cache keeps its type.
+  /// If the cache is empty and execution::kv is set, the cache takes this type. Otherwise it keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
     kv.put(slots, k, v, kv_type_.value_or(kv.type()), threads_);
   }
@@ -112,7 +112,7 @@ class cpu : public host_backend<float> {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// An empty store takes the type execution::kv, if that is set. Otherwise the store keeps its type.
+  /// If the store is empty and execution::kv is set, the store takes this type. Otherwise it keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
     write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
@@ -138,7 +138,7 @@ class cpu : public host_backend<float> {
   }
 
  private:
-  /// The threads for an operation that reads, computes and writes this many numbers: about 1/4 ns each.
+  /// Returns the number of threads for an operation that reads, computes and writes `numbers` numbers, at about 1/4 ns each.
   int team_for(std::size_t numbers) const { return detail::threads_for(threads_, numbers / 4); }
 
   void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,

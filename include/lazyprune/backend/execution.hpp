@@ -8,8 +8,8 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
-// Attention hides keys by scores of -infinity, and the backends promise the bits of every operation. These flags break both. Files that use
-// only policies and sessions may be compiled with them.
+// Attention masks keys with scores of -infinity, and the backends promise the bits of every operation. The flags below break both. Files
+// that use only policies and sessions may be compiled with these flags.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "lazyprune's backends cannot be compiled with -ffast-math, -Ofast or -ffinite-math-only: leave the flag out for this file"
 #endif
@@ -23,7 +23,7 @@ enum class isa : std::uint8_t {
   avx2,         // AVX2, FMA, F16C
   avx512,       // AVX-512 F, BW, DQ, VL
   avx512_bf16,  // VDPBF16PS
-  amx,          // tiles of bf16
+  amx,          // AMX-TILE, AMX-BF16
 };
 
 inline constexpr isa every_isa[] = {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
@@ -34,15 +34,15 @@ constexpr std::string_view name_of(isa i) {
 }
 
 struct execution {
-  int threads = 0;                       // 0: as many as the process's processors and CPU quota allow; results do not depend on it
+  int threads = 0;                       // 0: all that the processors and CPU quota of the process allow; any number gives the same results
   std::optional<isa> instructions = {};  // nullopt: the fastest on this processor
   /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. nullopt: the type of the
-  /// weights that compute them, so that a model in bf16 is computed in bf16 throughout (model::kv_types).
+  /// weights that compute these numbers (model::kv_types), so bf16 if all weights are bf16.
   std::optional<dtype> kv = {};
 
-  /// If true, activations stay float in every product. portable, avx2 and avx512 always keep them so. By default avx512_bf16 and amx round
+  /// If true, activations stay float in every product. On portable, avx2 and avx512 they always do. By default avx512_bf16 and amx round
   /// activations to bf16 before a product with bf16 weights. They also round queries and attention weights before a product with bf16 keys
-  /// and values. With `exact` they use the kernels of avx512 instead, and give the bits of avx512 and avx2.
+  /// and values. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the bits of avx512 and avx2.
   bool exact = false;
 };
 

@@ -16,8 +16,8 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Uninitialised memory, aligned to a cache line. Arrays of 256 KiB or more use huge pages of 2 MiB if the system has them. With small
-/// pages, the first touch of each takes longer than writing it, and products wait for address translation. Arrays of 256 KiB to 4 MiB share
-/// blocks of 16 MiB. A block is freed with its last array. Copies share the memory.
+/// pages, the system takes longer to provide a page than the program takes to fill it, and products wait for address translation. Arrays of
+/// 256 KiB to 4 MiB share blocks of 16 MiB. A block is freed with its last array. Copies of an array share its memory.
 class large_array {
  public:
   static constexpr std::size_t page = std::size_t{2} << 20;
@@ -60,7 +60,7 @@ class large_array {
     return data;
   }
 
-  /// Gives out memory of one block after the other. Only the arrays own a block: this class has a weak pointer to it.
+  /// Hands out the memory of one block after another. Only the arrays own a block: this class has a weak pointer to it.
   class shared_block {
    public:
     memory take(std::size_t bytes) {

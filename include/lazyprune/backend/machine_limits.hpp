@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The processors and the memory that this process may use, by the kernel and its control groups (Linux cgroups, versions 1 and 2).
+// How many processors and how much memory this process may use. The limits come from the kernel and its control groups (Linux cgroups,
+// versions 1 and 2).
 #pragma once
 
 #include <algorithm>
@@ -25,14 +26,14 @@ inline std::optional<std::string> first_word(const std::string& path) {
   return std::ifstream(path) >> word ? std::optional(word) : std::nullopt;
 }
 
-/// Returns a word as a whole number, or nullopt if it is not one ("max", "-1").
+/// Returns a word as a whole number, or nullopt if the word is missing or is anything else ("max", "-1").
 inline std::optional<double> number_of(const std::optional<std::string>& word) {
   if (!word || word->empty() || word->find_first_not_of("0123456789") != word->npos) return std::nullopt;
   return std::strtod(word->c_str(), nullptr);
 }
 
-/// Returns the number after `name` in a file of lines "NAME NUMBER" or "NAME: NUMBER", or nullopt if there is no such line. The colon is
-/// part of the name.
+/// Returns the number after `name` in a file of lines "NAME NUMBER" or "NAME: NUMBER". `name` includes the colon. Returns nullopt if there
+/// is no such line.
 inline std::optional<double> named_number(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -43,10 +44,10 @@ inline std::optional<double> named_number(const std::string& path, std::string_v
   return std::nullopt;
 }
 
-/// Returns the smaller of two numbers, or the only one that is set.
+/// Returns the smaller of two numbers, or the one that is set, or nullopt.
 inline std::optional<double> least(std::optional<double> a, std::optional<double> b) { return !a ? b : !b ? a : std::min(*a, *b); }
 
-/// Returns the folders of this process's control groups for a controller, each group before its parent. The empty controller name means
+/// Returns the folders of this process's control groups for a controller, each group before its parent. An empty `controller` means cgroups
 /// version 2. In a container, some of the folders may not be visible.
 inline std::vector<std::string> cgroup_folders(const std::string& root, std::string_view controller) {
   std::vector<std::string> folders;
@@ -54,7 +55,7 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
   for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLER,CONTROLLER:PATH
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == line.npos) continue;
-    // These use append, because GCC 12 warns of operator+ with a literal and a temporary string.
+    // The strings grow by append, because GCC 12 warns of operator+ with a literal and a temporary string.
     std::string names(1, ','), wanted(1, ','), own_mount(1, '/');
     names.append(line, first + 1, second - first - 1).append(1, ',');
     wanted.append(controller).append(1, ',');
@@ -75,8 +76,8 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
 
 }  // namespace detail
 
-/// Returns the processor time that this process may use, in processors: 1.5 is 150 ms in each 100 ms. Returns nullopt if there is no limit.
-/// `root` is the folder that has /proc and /sys.
+/// Returns the CPU quota of this process, in processors: 1.5 means 150 ms of processor time in each 100 ms. Returns nullopt if there is no
+/// quota. `root` is the folder that contains /proc and /sys.
 inline std::optional<double> processor_quota(const std::string& root = "") {
   using namespace detail;
   std::optional<double> quota;
@@ -92,15 +93,16 @@ inline std::optional<double> processor_quota(const std::string& root = "") {
   return quota;
 }
 
-/// Returns how many processors this process may keep busy: those that it may run on, limited by processor_quota, and at least one.
+/// Returns how many processors this process may keep busy, at least 1: those that it may run on, limited by processor_quota.
 inline int usable_processors(const std::string& root = "") {
   const int there = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto quota = processor_quota(root);
   return quota && *quota < there ? std::max(1, static_cast<int>(std::ceil(*quota))) : there;
 }
 
-/// Returns the bytes of memory that this process may still take, or nullopt if the system does not say. It is the least of the kernel's
-/// available memory and what the control groups leave. File pages that were not used lately count as free. `root`: as above.
+/// Returns how many bytes of memory this process may still allocate, or nullopt if the system does not tell. The result is the kernel's
+/// available memory, or the rest of a control group's limit if that is less. In a control group, file pages that were not used lately count
+/// as free. `root` is the folder that contains /proc and /sys.
 inline std::optional<std::uint64_t> available_memory(const std::string& root = "") {
   using namespace detail;
   auto left = named_number(root + "/proc/meminfo", "MemAvailable:");

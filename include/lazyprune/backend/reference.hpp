@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The oracle of the tests: every operation of tensor_backend as plain loops that follow its formula, in any floating-point type.
+// The backend that the tests compare the other backends with. Plain loops follow the formula of each operation of tensor_backend, in any
+// floating-point type.
 #pragma once
 
 #include <numbers>
@@ -11,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Weights are widened to T. If `as` is bf16, they are rounded to bf16 first, so that backends differ only in their arithmetic.
+/// Weights are kept as T. If `as` is bf16, `pack` rounds them to bf16, so that the backends differ only in their arithmetic.
 template <std::floating_point T = double>
 class reference : public host_backend<T> {
  public:
@@ -121,7 +122,7 @@ class reference : public host_backend<T> {
       for (std::size_t h = 0; h < heads; ++h) {
         const T* query = q.row(r) + h * head_dim;
         const std::size_t kv_at = h * kv_heads / heads * head_dim;  // offset of this head's key and value in a slot
-        std::size_t first = 0, last = 0;                            // it sees the active tokens from first to last - 1
+        std::size_t first = 0, last = 0;                            // the row sees active[first] to active[last - 1]
         while (last < active && what.active[last] <= what.rows[r]) ++last;
         while (window > 0 && what.rows[r] - what.active[first] >= window) ++first;
 

@@ -26,31 +26,32 @@ class row_reader {
  public:
   virtual ~row_reader() = default;
 
-  /// Reads begin at multiples of this many columns, so that they cut no block of a quantized type.
+  /// Every read begins at a multiple of this many columns, so no read splits a block of a quantized type.
   static constexpr std::size_t unit = 256;
 
-  /// Writes `count` numbers of a row of the matrix, from column `first` on, to `to` in the matrix's type. `first` is a multiple of `unit`.
-  /// `count` is a multiple of `unit`, except at the end of a row. Any number of threads may read at once.
+  /// Reads `count` numbers of a row, from column `first` on, and writes them to `to` in the matrix's type. `row` counts the reader's rows,
+  /// as tensor::first_row does. `first` is a multiple of `unit`. `count` is a multiple of `unit`, except at the end of a row. Any number of
+  /// threads may read at once.
   virtual void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const = 0;
 };
 
-/// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The source of the tensor owns
-/// data and reader. The data may be unaligned.
+/// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The source of the tensor owns the data and the
+/// reader. The data may be unaligned.
 struct tensor {
   dtype type;
   std::size_t rows;
   std::size_t columns;
   const std::byte* data;
-  const row_reader* reader = nullptr;  // null: the data are the numbers; otherwise only the reader can read them
+  const row_reader* reader = nullptr;  // null: `data` holds plain numbers; otherwise only the reader can read it
   std::size_t first_row = 0;           // the reader's row that is row 0 of this tensor
-  std::shared_ptr<const void> held{};  // keep a copy while you read the data; the source may be told when the last copy goes
+  std::shared_ptr<const void> held{};  // keep a copy while you read the data; when the last copy is released, the source may be told
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }
 
-  /// Returns the numbers of a row: in the data or, if there is a reader, in `room` (row_bytes() bytes).
+  /// Returns a pointer to the numbers of a row. They are in the data or, if there is a reader, in `room` (row_bytes() bytes).
   const std::byte* row(std::size_t r, std::byte* room) const { return row(r, 0, columns, room); }
-  /// Returns `count` numbers of a row from column `first` on. row_reader::read has the rules for `first` and `count`.
+  /// Returns a pointer to `count` numbers of a row, from column `first` on. row_reader::read has the rules for `first` and `count`.
   const std::byte* row(std::size_t r, std::size_t first, std::size_t count, std::byte* room) const {
     if (!reader) return data + r * row_bytes() + first * size_of(type);
     reader->read(*this, first_row + r, first, count, room);

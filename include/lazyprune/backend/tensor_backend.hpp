@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The operations that a transformer needs from a backend: some twenty, on rows of activations. A backend object is one execution context
-// (threads or stream, and scratch memory). Each workspace has its own. A backend makes weights once. They are immutable, and all contexts
-// share them.
+// The operations that a transformer needs from a backend. There are about twenty, on rows of activations. A backend object is one execution
+// context (threads or stream, and scratch memory). Each workspace has its own context. Weights are made once and are immutable. All
+// contexts share them.
 //
 //   type            meaning
 //   scalar          the type of activations as the host reads them: float or double
@@ -12,17 +12,18 @@
 //   row_store       stored rows of activations, (slots, columns): the Aux Cache, or the waiting rows of a chunked prefill
 //                   (copies of a kv_layer or a row_store share memory, block by block, until one of them writes)
 //   rope_table      cosines and sines by position
-//   block_rows      a number: a layer works on at most this many rows at a time, or on all probed rows if these are more; this bounds
-//                   the scratch memory
+//   block_rows      the number of rows that a layer works on at a time, at most; this bounds the scratch memory
+//                   (if there are more probed rows than that, a layer works on all of them at a time)
 //
 //   operation                                    meaning                                               shapes
 //   pack(parts, as)                              stacks the matrices along the outputs, stored as      (outputs_i, inputs) each
 //                                                dtype `as` (f32 or bf16)
-//   pack_gated(gate, up, as)                     joins the two into one weight for gated_multiply      (ffn, inputs) each
+//   pack_gated(gate, up, as)                     joins two matrices to a weight for gated_multiply     (ffn, inputs) each
 //   load(parts)                                  joins the vectors                                     (1, n_i) each
-//   make_rope(frequencies, scale, n)             table for positions 0..n-1: scale * cos and sin of    (head_dim / 2)
-//                                                position * frequencies[i], computed in double;
-//                                                pairs of frequency 0 are not scaled
+//   make_rope(frequencies, scale, n)             table for positions 0..n-1: scale * cos(a) and        (head_dim / 2)
+//                                                scale * sin(a), a = position * frequencies[i],
+//                                                computed in double; pairs of frequency 0 are not
+//                                                scaled
 //   embed(table, ids, scale, out)                rows of the matrix, times the scale                   out (ids, inputs)
 //   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row       out like x; may be x
 //   multiply(x, w, bias, out)                    x w^T + bias (null: no bias)                          out (rows, outputs)
@@ -30,17 +31,17 @@
 //   add(x, out)                                  out += x                                              out like x
 //   gated_multiply(x, w, bias, gate, out)        gate(x gate^T + b) * (x up^T + b'); bias (2 ffn)      out (rows, ffn)
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)            x (rows, heads * head_dim)
-//   put(kv, slots, k, v)                         writes the rows (finite numbers) to the slots,        k, v (rows, kv_heads * head_dim)
-//                                                which ascend; creates missing slots
+//   put(kv, slots, k, v)                         writes the rows (finite numbers) to the slots         k, v (rows, kv_heads * head_dim)
+//                                                (ascending); creates missing slots
 //   attend(q, kv, what, out, probe)              attention, see attention_rows                         q, out (rows, heads * head_dim)
-//   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]], as if one at a   indices
-//                                                time: rows may move within one buffer
+//   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]] for i = 0, 1...   indices
+//                                                in this order; rows may move within one buffer
 //   keep_rows(x, rows, store, slots)             store[slots[i]] = x[rows[i]], not rounded; creates    indices
 //                                                missing slots
-//   store_rows(x, rows, store, slots)            the same, but the store may round the numbers         indices
+//   store_rows(x, rows, store, slots)            like keep_rows, but the store may round the numbers   indices
 //   take_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]]                          indices
 //   reserve(sizes)                               allocates scratch for operations up to these sizes,   see operation_sizes
-//                                                if it is slow to allocate later
+//                                                if allocating it later is slow
 //   reserve(kv, n)                               allocates memory for the slots below n
 //   reserve_kept / reserve_stored(store, n)      allocates memory for the slots below n, for
 //                                                keep_rows or store_rows; it stays with the store
@@ -49,7 +50,7 @@
 //   threads()                                    the number of host threads
 //   bytes()                                      bytes of scratch memory
 //
-// Results depend on the input alone: they are the same bits for any number of threads.
+// Results depend only on the input. They are the same bits for any number of threads.
 #pragma once
 
 #include <concepts>
@@ -65,7 +66,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows of activations in a backend's memory: (rows, columns), rows `stride` scalars apart.
+/// Rows of activations in a backend's memory: (rows, columns). Each row begins `stride` scalars after the row before it.
 template <class T>
 struct rows_view {
   T* data;
@@ -81,7 +82,7 @@ struct rows_view {
   operator rows_view<U>() const { return {data, rows, columns, stride}; }
 };
 
-/// The activation of the gate's half of a gated product, before it is multiplied by the other half.
+/// The activation function of a gated product. It is applied to the gate's half, which is then multiplied by the other half.
 enum class gate_activation : std::uint8_t {
   silu,       // x / (1 + e^-x)
   gelu_tanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): GELU's approximation (arXiv 1606.08415), as in Gemma
@@ -95,43 +96,44 @@ struct attention_shape {
 
 /// How a model family's attention differs from softmax(q.k / sqrt(head_dim)) over all earlier tokens.
 struct attention_variant {
-  double scale = 0;        // of q.k; 0: 1 / sqrt(head_dim)
+  double scale = 0;        // the factor of q.k; 0: 1 / sqrt(head_dim)
   double soft_cap = 0;     // scores become soft_cap * tanh(score / soft_cap) before the softmax (Gemma 2); 0: no cap
   std::size_t window = 0;  // token t sees itself and the window - 1 positions before it; 0: all earlier tokens
 
   friend bool operator==(const attention_variant&, const attention_variant&) = default;
 };
 
-/// Row r is the token rows[r]. It attends to the active tokens u <= rows[r] in its window. Their keys and values are in `slots`. Every row
-/// is itself active, and its key and value are in the cache already.
+/// Row r of the queries is the token at position rows[r]. It attends to the active tokens u <= rows[r] in its window. The key and the value
+/// of active[i] are in slot slots[i]. The tokens of all rows are active too, and their keys and values are already in the cache.
 struct attention_rows {
   attention_shape shape;
   std::span<const position> rows;        // (rows), ascending
   std::span<const position> active;      // (active), ascending
   std::span<const std::uint32_t> slots;  // (active)
-  /// The number of rows of this sequence whose output the layer computes, in this call and in others; 0: only the rows of this call. A
-  /// backend may choose by this number how it splits the keys. It must not choose by the rows that happen to share one call.
+  /// How many rows of this sequence the layer computes, in this call and in others. 0 means the rows of this call only. A backend may
+  /// choose by this number how it splits the keys. It must not choose by the number of rows that happen to share one call.
   std::size_t rows_of_layer = 0;
   attention_variant variant = {};
 };
 
-/// The destination of the attention probabilities of the last `queries` rows: host memory (queries, heads, active), rows `stride` floats
-/// apart. A token that a row does not see gets 0. If `queries` is 0, no probabilities are wanted. `over_heads` asks for one row a query,
-/// (queries, 1, active): what reduce_heads makes of the heads' probabilities as float, to the bit.
+/// Where `attend` writes the attention probabilities of the last `queries` rows: host memory (queries, heads, active), whose rows are
+/// `stride` floats apart. A token that a row does not see gets 0. If `queries` is 0, `attend` writes no probabilities. If `over_heads` is
+/// set, each query has only one row: (queries, 1, active). This row has the bits that reduce_heads computes from the float probabilities of
+/// all heads.
 struct attention_probe {
   float* data = nullptr;
   std::size_t queries = 0;
   std::size_t stride = 0;
   std::optional<head_reduction> over_heads = std::nullopt;
 
-  /// The rows of a query.
+  /// Returns the number of rows of a query.
   std::size_t heads(const attention_shape& shape) const { return over_heads ? 1 : shape.heads; }
 };
 
 /// The largest sizes that operations will be given, for `reserve`.
 struct operation_sizes {
-  std::size_t rows;           // embedded, moved or stored at a time
-  std::size_t columns;        // of these rows
+  std::size_t rows;           // rows that are embedded, moved or stored at a time
+  std::size_t columns;        // columns of these rows
   std::size_t block;          // rows that are multiplied, rotated or attended at a time
   std::size_t inputs;         // of a matrix
   std::size_t gated_outputs;  // of a gated matrix, both halves
@@ -143,7 +145,7 @@ struct operation_sizes {
 
 namespace detail {
 
-/// An example of an argument of `retain`. It is a struct, because nvcc does not compile a lambda in a concept.
+/// An example of an argument for `retain`. It is a struct, because nvcc does not compile a lambda in a concept.
 struct keep_one {
   template <class Keep>
   void operator()(Keep&& keep) const {
@@ -153,10 +155,10 @@ struct keep_one {
 
 }  // namespace detail
 
-/// The operations that make a model's weights. Matrices given to `pack` and `pack_gated` may have a reader, so read their rows by
-/// tensor::row. Vectors given to `load` have no reader. A packer may have `pack_together(load)`: it calls load(). The matrices made in
-/// load() need not be complete before pack_together returns, so threads go on from one to the next. Until then the packer holds copies of
-/// their tensors.
+/// The operations that make a model's weights. Matrices given to `pack` and `pack_gated` may have a reader, so a packer reads their rows
+/// with tensor::row. Vectors given to `load` have no reader. A packer may have a member `pack_together(load)`, which calls load(). A matrix
+/// that load() makes may be incomplete until pack_together returns, so threads can go on to the next matrix. Until then the packer holds
+/// copies of the tensors that it packs.
 template <class B>
 concept weight_packer = requires(B b, std::span<const tensor> parts, const tensor& part, dtype as) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
@@ -204,7 +206,7 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
   { buffer.bytes() } -> std::convertible_to<std::size_t>;
   store.release(ids);                                     // frees these slots
-  store.retain(detail::keep_one{});                       // frees all slots but those that `keep` is called with
+  store.retain(detail::keep_one{});                       // frees all slots except those that `keep` is called with
   { stored.size() } -> std::convertible_to<std::size_t>;  // slots in use
   { stored.bytes() } -> std::convertible_to<std::size_t>;
   kv.truncate(n);                                       // forgets the slots from n on

@@ -20,20 +20,21 @@
  *   }
  *   lazyprune_step_finish(session);
  *
- * Every call returns a status. Its message is "" or one line. It stays valid until the next failing call of the same thread. A failed call
- * has changed nothing, with one exception: if a callback fails, the step in progress can only be given up (lazyprune_session_abandon).
- * No exception leaves the library, and none may enter it. A callback must return: it must not throw or jump. It must not call into the
- * session that called it.
+ * Every call returns a status. The status has a message, which is "" or one line. The message stays valid until the next failing call of
+ * the same thread. A failed call has changed nothing, with one exception: if a callback fails, the step in progress can only be given up
+ * (lazyprune_session_abandon). No exception leaves the library, and none may enter it. A callback must return: it must not throw or jump.
+ * It must not call into the session that called it.
  *
  * A struct with an initializer here begins with its size, which the initializer sets. The library reads and writes only the members that
- * this size covers, so that a program also works with newer libraries. Within one LAZYPRUNE_ABI these structs only grow, at their ends. So
- * do the structs that callbacks are shown (lazyprune_shown, lazyprune_layer): a callback may read a later member only if struct_size covers
- * it. The other structs (lazyprune_status, lazyprune_source, lazyprune_spill, lazyprune_probe) never change. Members named `reserved` fill
- * gaps. A caller sets them to 0 in structs that it writes, and ignores them in structs that the library writes.
+ * this size covers, so a program also works with newer libraries. Within one LAZYPRUNE_ABI these structs only grow, at their ends. The
+ * structs that callbacks are shown (lazyprune_shown, lazyprune_layer) grow in the same way. A callback may read a later member of these
+ * only if struct_size covers it. The other structs (lazyprune_status, lazyprune_source, lazyprune_spill, lazyprune_probe) never change.
+ * Members named `reserved` fill gaps. A caller sets them to 0 in structs that it writes, and ignores them in structs that the library
+ * writes.
  *
- * Threads: several threads may use a registry once nothing is added to it any more. A session and its step belong to one thread at a time.
- * Different sessions are independent, except that sessions with one scratch all belong to one thread. A clone shares its session's scratch.
- * A callback runs on the thread of the call that needs it. Sessions of several threads may run it at the same time.
+ * Threads: once nothing is added to a registry any more, several threads may use it. A session and its step belong to one thread at a time.
+ * Different sessions are independent, except that sessions that share a scratch must all belong to one thread. A clone shares its session's
+ * scratch. A callback runs on the thread of the call that needs it. Sessions of several threads may run it at the same time.
  */
 #ifndef LAZYPRUNE_C_LAZYPRUNE_H
 #define LAZYPRUNE_C_LAZYPRUNE_H
@@ -84,8 +85,8 @@ LAZYPRUNE_API uint32_t lazyprune_abi(void);
 
 enum { LAZYPRUNE_PREFILL = 0, LAZYPRUNE_DECODE = 1 };
 
-/* The places where a row's input lies, and where a spill goes. A waiting row was computed by a chunk: a step without outputs. A later
-   step with outputs takes it into the next layer. */
+/* The places of a row's input, and of a spill. A waiting row was computed by a chunk: a step without outputs. A later step with outputs
+   takes the row into the next layer. */
 enum {
   LAZYPRUNE_EMBEDDING = 0, /* look the token at position `index` up in the embedding table */
   LAZYPRUNE_CARRIED = 1,   /* row `index` of the layer before, in this step */
@@ -97,7 +98,7 @@ enum {
 enum {
   LAZYPRUNE_NOTHING = 0,
   LAZYPRUNE_ATTENTION = 1, /* the query token's probabilities: data (heads, active), rows `stride` apart */
-  LAZYPRUNE_WINDOW = 2,    /* the same of the last queries: data (queries, heads, active), 0 if a query does not see a token */
+  LAZYPRUNE_WINDOW = 2,    /* probabilities of the last queries: data (queries, heads, active), 0 if a query does not see a token */
   LAZYPRUNE_KEYS = 3,      /* cached keys after RoPE: data (active, kv_heads, head_dim), tokens `stride` apart */
   LAZYPRUNE_VALUES = 4,    /* like ATTENTION, and values (active, kv_heads, head_dim), tokens `values_stride` apart */
   LAZYPRUNE_HIDDEN = 5,    /* the layer's outputs: data (rows, hidden), rows `stride` apart */
@@ -105,13 +106,13 @@ enum {
   LAZYPRUNE_PROBES = 7     /* reserved: no scorer of this version wants it. data (probes, active), as plan.probes asks */
 };
 
-/* The values that a scorer reads of the heads of attention: each head, or only their mean or their maximum. */
+/* The way in which a scorer reads the heads of attention: each head, or only the mean or the maximum of all heads. */
 enum { LAZYPRUNE_EACH = 0, LAZYPRUNE_MEAN = 1, LAZYPRUNE_MAX = 2 };
 
 /* The answer of a schedule that does not prune. */
 #define LAZYPRUNE_EVERYTHING SIZE_MAX
 
-/* The input of one row. `origin` is one of the above; `index` is an index into it. */
+/* The input of one row. `origin` is one of LAZYPRUNE_EMBEDDING to LAZYPRUNE_WAITING. Their comments say what `index` counts. */
 typedef struct lazyprune_source {
   uint8_t origin;
   uint8_t reserved[3];
@@ -136,9 +137,9 @@ typedef struct lazyprune_probe {
 } lazyprune_probe;
 enum { LAZYPRUNE_LAST = 0 };
 
-/* Evidence, in float. Query head h reads key head h * kv_heads / heads. Strides count floats, not bytes. Each count says how many
-   numbers its pointer points at. The library refuses an array that is too short for the other members; a count of 0 is not checked.
-   Numbers that are not finite are BAD_INPUT; the message names the token's position. */
+/* Evidence, in float. Query head h reads key head h * kv_heads / heads. Strides count floats, not bytes. Each count says how many numbers
+   its pointer points at. The library refuses an array that is too short for the other members. It does not check a count of 0. If a number
+   is not finite, the code is BAD_INPUT and the message names the token's position. */
 typedef struct lazyprune_evidence {
   uint32_t struct_size;
   uint32_t kind; /* plan.wants */
@@ -154,11 +155,11 @@ typedef struct lazyprune_evidence {
   size_t values_count;
   size_t values_stride;
   const uint32_t* ids;
-  size_t ids_count; /* the known tokens; always checked */
-  /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes ATTENTION, WINDOW and VALUES
-     itself. It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots, kv_heads,
-     head_dim), both after RoPE. It computes the softmax of q.k / sqrt(head_dim); scale the query if the model uses another factor. This
-     costs one pass over the active keys for each query, and memory for the probabilities, which the session keeps. */
+  size_t ids_count; /* must be the number of known tokens; always checked */
+  /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes ATTENTION, WINDOW and VALUES itself.
+     It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots, kv_heads, head_dim), both
+     after RoPE. It computes the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. This costs one pass
+     over the active keys for each query. It also costs memory for the probabilities, which the session keeps. */
   const float* query;
   size_t query_count;
   size_t query_stride; /* between queries; 0: heads * head_dim */
@@ -167,9 +168,9 @@ typedef struct lazyprune_evidence {
   size_t keys_stride;        /* between slots; 0: kv_heads * head_dim */
   const uint32_t* key_slots; /* (active) the slot of each active token's key; null: active token i is in slot i */
   size_t key_slots_count;
-  /* Reserved for later versions: engines that select on their device will pass a kept set instead of `data`. `chosen` (chosen_count)
-     holds plan.quota indices into plan.active, ascending. `chosen_scores` (active) holds the scores that they were chosen by. In this
-     version plan.quota is 0, and a set is UNSUPPORTED. */
+  /* Reserved for later versions: engines that select on their device will pass a kept set instead of `data`. `chosen` (chosen_count) holds
+     plan.quota indices into plan.active, ascending. `chosen_scores` (active) holds the scores that they were chosen by. In this version
+     plan.quota is 0, and passing a kept set is UNSUPPORTED. */
   const uint32_t* chosen;
   size_t chosen_count;
   const float* chosen_scores;
@@ -180,12 +181,12 @@ typedef struct lazyprune_evidence {
 /* ---- custom policies ---- */
 
 /* A policy is chosen by its text, which has the form of the program's flags: "lazyllm --stages 9:0.7". A registry holds the library's
-   own policies, and custom ones beside them. A custom one has a name that the text can then use: "lazyllm --scorer mine". Scorers and
-   schedules can be custom. Selectors, stores and presets are the library's.
+   own presets and parts (scorers, schedules, selectors, stores), and custom parts beside them. A custom part has a name that the text can
+   use: "lazyllm --scorer mine". Only scorers and schedules can be custom.
 
-   Callbacks return a code: LAZYPRUNE_OK, or an error, in most languages LAZYPRUNE_CALLBACK. They may write the reason into `message`:
-   one line of at most `message_room` bytes, the final 0 included. If a callback fails, nothing is dropped, and the call that needed it
-   returns the callback's code and message. The step can then only be given up (lazyprune_session_abandon, or reset). */
+   Callbacks return a code: LAZYPRUNE_OK or an error. In most languages the error is LAZYPRUNE_CALLBACK. They may write the reason into
+   `message`: one line of at most `message_room` bytes, the final 0 included. If a callback fails, nothing is dropped, and the call that
+   needed it returns the callback's code and message. The step can then only be given up (lazyprune_session_abandon, or reset). */
 typedef struct lazyprune_registry lazyprune_registry;
 
 /* The input of a scorer. Valid during the call. */
@@ -205,18 +206,18 @@ typedef struct lazyprune_shown {
 
 typedef struct lazyprune_scorer {
   uint32_t struct_size;
-  uint32_t wants;       /* evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
+  uint32_t wants;       /* the evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
   uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
   uint32_t window;      /* WINDOW: number of queries, at least 1 */
-  uint32_t over_heads;  /* ATTENTION, WINDOW: what it reads of the heads; plans pass it on */
+  uint32_t over_heads;  /* ATTENTION, WINDOW: EACH, MEAN or MAX of the heads; plans pass it on */
   uint32_t reserved;    /* 0 */
-  /* Writes the scores (active); larger is more important. The outputs of the step are required: they stay first, whatever their scores.
-     The other tokens are ranked by their scores. Tokens with a score of +infinity count towards the number of kept tokens like any
-     other; among them the later position wins. NaN is the lowest score. */
+  /* Writes the scores (active); larger is more important. The outputs of the step are required: they stay, whatever their scores. The other
+     tokens are ranked by their scores. Tokens with a score of +infinity count towards the number of kept tokens like any other; among them
+     the later position wins. NaN is the lowest score. */
   int32_t (*score)(void* user, const lazyprune_shown* shown, float* scores);
   void* user; /* shared by all sessions; keep the state of one sequence in `memory` */
-  /* Called once, when the registry and the last session with this scorer have been freed, on the thread that frees them. It is not
-     called if adding the scorer failed. May be null. */
+  /* Called once, after the registry and the last session with this scorer have been freed, on the thread that frees the last of them. It is
+     not called if adding the scorer failed. May be null. */
   void (*destroy)(void* user);
 } lazyprune_scorer;
 #define LAZYPRUNE_SCORER \
@@ -236,27 +237,27 @@ typedef struct lazyprune_layer {
 typedef struct lazyprune_schedule {
   uint32_t struct_size;
   uint32_t sees_scores; /* not 0: `keep` always gets `scores` (active); 0: they are null */
-  /* The smallest number of done layers at which it prunes, in any step. Before that, `keep` answers EVERYTHING. Chunks of a prompt run
-     that many layers. 0 is always correct, but slower. */
+  /* The smallest number of done layers at which the schedule prunes, in any step. With fewer layers done, `keep` must answer EVERYTHING.
+     Chunks of a prompt run that many layers. 0 is always correct, but slower. */
   uint32_t first;
   uint32_t reserved; /* 0 */
   /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. */
   int32_t (*keep)(void* user, const lazyprune_layer* layer, const float* scores, size_t* kept);
   void* user;
-  void (*destroy)(void* user); /* like a scorer's */
-  /* The numbers of done layers after which it prunes, ascending (after_count). `keep` is called only there. Null: it may prune after any
-     number from `first` on. If some layers of the model see only a window (options.attention_after), a session refuses a schedule that
-     could prune after other layers. */
+  void (*destroy)(void* user); /* like the `destroy` of a scorer */
+  /* The numbers of done layers after which the schedule prunes, ascending (after_count). `keep` is called only after these numbers of
+     layers. Null: the schedule may prune after any number from `first` on. If some layers of the model see only a window
+     (options.attention_after), a session refuses a schedule that could prune after other layers. */
   const uint32_t* after;
   size_t after_count;
 } lazyprune_schedule;
 #define LAZYPRUNE_SCHEDULE \
   { sizeof(lazyprune_schedule), 0, 0, 0, NULL, NULL, NULL, NULL, 0 }
 
-/* Creates a registry of the library's policies. Sessions copy what they need from it. */
+/* Creates a registry of the library's presets and parts. Sessions copy the parts that they need. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_create(lazyprune_registry** out);
 LAZYPRUNE_API void lazyprune_registry_free(lazyprune_registry* registry); /* null is allowed */
-/* Names have lower-case letters, digits and underscores. BAD_INPUT if a scorer, or a schedule, already has that name. */
+/* Names have lower-case letters, digits and underscores. BAD_INPUT if another scorer (or another schedule) already has that name. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, const char* name,
                                                              const lazyprune_scorer* scorer);
 LAZYPRUNE_API lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, const char* name,
@@ -274,7 +275,7 @@ typedef struct lazyprune_session lazyprune_session;
 typedef struct lazyprune_session_options {
   uint32_t struct_size;
   uint32_t layers;   /* of the model */
-  size_t max_tokens; /* reserved at once, and then the limit: a step beyond it is NO_ROOM. 0: grows with the sequence */
+  size_t max_tokens; /* reserved at once, and then the limit: a step beyond it is NO_ROOM. 0: memory grows with the sequence */
   /* For models with layers that see only a window: the numbers of done layers after which tokens may be dropped by attention, ascending.
      Null: after any number. */
   const uint32_t* attention_after;
@@ -286,26 +287,26 @@ typedef struct lazyprune_session_options {
 #define LAZYPRUNE_SESSION_OPTIONS \
   { sizeof(lazyprune_session_options), 0, 0, NULL, 0, NULL, 0, 0 }
 
-/* A check for the development of an engine. lazyprune_step_leave refuses probabilities that are below 0, whose rows do not sum to 1
-   within 2 %, or that are not 0 for tokens that a query of a window does not see. This finds logits instead of probabilities, wrong
-   strides and wrong numbers of heads. Leave it out if rows of attention sum to less than 1 (attention sinks), or if the engine shows
-   other numbers as attention. */
+/* A check for the development of an engine. lazyprune_step_leave refuses rows of probabilities that do not sum to 1 within 2 %. It also
+   refuses probabilities below 0, and probabilities other than 0 for tokens that a query of a window does not see. This finds logits instead
+   of probabilities, wrong strides and wrong numbers of heads. Do not set it if rows of attention sum to less than 1 (attention sinks), or
+   if the engine shows other numbers as attention. */
 enum { LAZYPRUNE_CHECK_ATTENTION = 1 };
 
-/* `policy` is a preset's name, then flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm".
-   Without a name, or with "custom", flags that are not given are lazyllm's. A null registry stands for the library's own policies. The
-   library does not know models by name. Without --stages, "lazyllm" has the paper's stages for `options.layers` layers. `lazyprune run`
-   uses the stages that are recommended for its model instead; pass them in --stages to get the same. */
+/* `policy` is a preset's name, followed by flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm".
+   Without a name, or with "custom", flags that are not given have lazyllm's values. A null registry stands for the library's own presets
+   and parts. The library does not know models by name. Without --stages, "lazyllm" has the paper's stages for `options.layers` layers.
+   `lazyprune run` uses the stages recommended for its model instead. To prune like `lazyprune run`, pass these stages in --stages. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, const char* policy,
                                                         const lazyprune_session_options* options, lazyprune_session** out);
 LAZYPRUNE_API void lazyprune_session_free(lazyprune_session* session); /* null is allowed */
 
-/* Writes all flags of the policy, as they are for this model: at most `room` bytes, the final 0 included. `length` is the length of the
-   whole text without the 0. */
+/* Writes the text of all flags that the policy has for this model: at most `room` bytes, the final 0 included. `length` is the length of
+   the whole text without the 0. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_text(const lazyprune_registry* registry, const char* policy,
                                                      const lazyprune_session_options* options, char* out, size_t room, size_t* length);
 
-/* Writes what a registry holds, one line for each kind: presets, scorers, schedules, selectors and stores, with their keys. */
+/* Writes the contents of a registry, one line for each kind: presets, scorers, schedules, selectors and stores. Parts have their keys. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char* out, size_t room, size_t* length);
 
 /* Call the functions of this section between steps, unless their comments say otherwise. */
@@ -313,19 +314,18 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_clone(const lazyprune_session* 
 LAZYPRUNE_API lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens); /* as options.max_tokens */
 LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* session);                      /* at any time; statistics too */
 
-/* Allowed at any time. Gives up the step in progress and forgets its new tokens. Some older tokens are lost: no later step can compute
-   more of them. They are those whose row was carried from the layer before when the step stopped, and those in `spills` of the layer
-   last left. Spills count as saved when the next layer is entered. Rows that were about to leave their waiting slots stay there and go
-   on waiting. The engine must take back the keys and values of a layer that was entered and not left. */
+/* Allowed at any time. Gives up the step in progress and forgets its new tokens. Some older tokens are lost: no later step can compute more
+   of them. A token is lost if its row was only carried from the layer before when the step stopped. It is also lost if it was in `spills`
+   of the layer last left. Spills count as saved when the next layer is entered. Rows that were about to leave their waiting slots stay
+   there and go on waiting. If a layer was entered and not left, the engine must remove the keys and values that it wrote for that layer. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* session);
 
-/* Forgets the tokens from position `tokens` on, for example rejected drafts. Effects of the forgotten steps on the remaining tokens
-   stay: which tokens were dropped, lost or computed further. To ask a second question about one text, clone the session before the
-   first. */
+/* Forgets the tokens from position `tokens` on, for example rejected drafts. Effects of the forgotten steps on the remaining tokens stay:
+   tokens stay dropped, lost or computed further. To ask a second question about one text, clone the session before the first. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens);
 
-/* Adds `tokens` tokens at the end of the sequence, whose keys and values the engine has at all layers. Allowed after other tokens too,
-   and after chunks: the session does not ask how these keys were computed. */
+/* Adds `tokens` tokens at the end of the sequence. The engine must have their keys and values at all layers. Other tokens, and chunks, may
+   precede them. The session does not ask how these keys were computed. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_adopt(lazyprune_session* session, size_t tokens);
 
 /* Continues the sequence of `other` in a session without tokens. `other` must have read chunks only. One document can thus be pruned in
@@ -340,9 +340,9 @@ typedef struct lazyprune_session_state {
   size_t known;         /* tokens */
   size_t slots;         /* rows that the aux store must hold: the most slots in use at one time */
   size_t stored;        /* slots in use now */
-  size_t waiting_slots; /* the same for the waiting rows */
-  size_t waiting;
-  size_t lost;
+  size_t waiting_slots; /* waiting rows that the engine must hold: the most slots in use at one time */
+  size_t waiting;       /* slots of waiting rows in use now */
+  size_t lost;          /* tokens whose hidden state is gone */
 } lazyprune_session_state;
 #define LAZYPRUNE_SESSION_STATE \
   { sizeof(lazyprune_session_state), 0, 0, 0, 0, 0, 0, 0 }
@@ -352,7 +352,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_get_state(const lazyprune_sessi
 typedef struct lazyprune_token {
   uint32_t struct_size;
   uint32_t frontier; /* the number of layers that have its keys and values */
-  uint32_t place;    /* STORED or WAITING, in `slot`; else CARRIED */
+  uint32_t place;    /* STORED or WAITING: its hidden state is in `slot`; CARRIED: it has no slot */
   uint32_t slot;
   uint32_t lost; /* not 0: its hidden state is gone, and its frontier stays */
   uint32_t gone; /* not 0: left out of every plan */
@@ -367,18 +367,18 @@ typedef struct lazyprune_statistics {
   uint32_t struct_size;
   uint32_t layers;
   uint64_t steps;
-  uint64_t rows;       /* computed; one row is one token in one layer */
-  uint64_t dense_rows; /* what the dense model computes in the same steps */
+  uint64_t rows;       /* rows computed; one row is one token in one layer */
+  uint64_t dense_rows; /* rows that the dense model computes in the same steps */
   uint64_t revived;
-  const size_t* prefill_rows;       /* (layers), of the prefill steps; valid until the session is next used */
+  const size_t* prefill_rows;       /* (layers), computed in the prefill steps; valid until the session is next used */
   const size_t* prefill_dense_rows; /* (layers) */
 } lazyprune_statistics;
 #define LAZYPRUNE_STATISTICS \
   { sizeof(lazyprune_statistics), 0, 0, 0, 0, 0, NULL, NULL }
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* session, lazyprune_statistics* out);
 
-/* Tokens that no later plan contains: those since the last begin, ascending, valid until the session is next changed. Their keys and
-   values, and their pages, can be freed. */
+/* The tokens that left all later plans since the last begin, ascending. The array is valid until the session is next changed. The keys and
+   values of these tokens, and their pages, can be freed. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, const uint32_t** positions, size_t* count);
 
 /* ---- one step ---- */
@@ -387,9 +387,9 @@ typedef struct lazyprune_request {
   uint32_t struct_size;
   uint32_t phase;
   size_t tokens; /* new tokens, at least 1, at the end of the sequence */
-  /* It has no default. With one, a forgotten line would let a chunk be pruned by its own last token.
-     k >= 1: the last k new tokens are required at every layer, and the last layer computes them to the end. The very last one is the
-     query token. Use 1 for a prompt's last piece and for a generated token, and k to verify k - 1 drafts.
+  /* `outputs` has no default. With a default, a caller that forgot to set it would prune a chunk by the chunk's own last token.
+     k >= 1: the last k new tokens are required at every layer, and the last layer computes them to the end. The last of them is the
+     query token. Use 1 for a prompt's last piece and for a generated token. Use k to verify k - 1 drafts.
      0: a chunk, a piece of a prompt that more pieces follow. It has no query, so nothing is scored or dropped. Its rows wait before the
      first layer that could prune, and a later step with outputs takes them up. */
   size_t outputs;
@@ -398,11 +398,12 @@ typedef struct lazyprune_request {
 #define LAZYPRUNE_REQUEST \
   { sizeof(lazyprune_request), LAZYPRUNE_PREFILL, 0, LAZYPRUNE_OUTPUTS_UNSET }
 
-/* Steps may come in any order. A sequence may begin with a decode step. A chunk may follow a finished prompt: it reads the next turn of
-   a conversation, and its rows wait like those of the first. The phase decides what the policy may prune, and where statistics count the
-   rows. */
+/* Steps may come in any order. A sequence may begin with a decode step. A chunk may follow a finished prompt: it reads the next turn of a
+   conversation, and its rows wait like those of the first prompt. The phase decides what the policy may prune, and in which of its numbers
+   the statistics count the rows. */
 
-/* Whether begin would accept the request. Use it for a batch: check all requests before the first step begins. */
+/* Returns the status that lazyprune_step_begin would return, and changes nothing. Use it for a batch: check all requests before the first
+   step begins. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_check(const lazyprune_session* session, const lazyprune_request* request);
 
 /* Begins a step. `layers` is the number of layers in it. */
@@ -417,12 +418,12 @@ typedef struct lazyprune_plan {
   const uint32_t* rows; /* (rows_count) positions, ascending: the tokens to compute; each sees the active tokens up to itself */
   const lazyprune_source* sources; /* (rows_count) where the input of each row lies */
   size_t rows_count;
-  size_t finish;   /* the last `finish` rows need the layer's output, the others only keys and values. It is rows_count, but in the model's
-                      last layer it is the request's `outputs` */
+  size_t finish;   /* the last `finish` rows need the layer's output; the others need only keys and values. `finish` is rows_count, but in
+                      the model's last layer it is the request's `outputs` */
   uint32_t wants;  /* the evidence that lazyprune_step_leave needs */
   uint32_t window; /* WINDOW: number of queries */
-  /* ATTENTION, WINDOW: what the scorer reads of the heads. If it is MEAN or MAX, evidence may have one head that holds it, and less has
-     to be copied from a device. */
+  /* ATTENTION, WINDOW: EACH, MEAN or MAX, as the scorer reads the heads. If it is MEAN or MAX, evidence may have one head that holds this
+     mean or maximum. Less has then to be copied from a device. */
   uint32_t over_heads;
   uint32_t reserved;
   /* Reserved for later versions; null and 0 in this one. PROBES: the rows of attention (probes_count) that the scorer wants at this
@@ -438,8 +439,8 @@ typedef struct lazyprune_plan {
   { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0 }
 LAZYPRUNE_API lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer, lazyprune_plan* out);
 
-/* Writes the numbers of the pages of `size` positions that hold an active token of the entered layer, ascending, at most `room` of them.
-   `count` is the number of such pages. */
+/* Finds the pages that hold an active token of the entered layer. A page has `size` positions. Writes at most `room` page numbers,
+   ascending. `count` is the number of all such pages. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t size, uint32_t* pages, size_t room,
                                                     size_t* count);
 
@@ -452,8 +453,8 @@ typedef struct lazyprune_spills {
 } lazyprune_spills;
 #define LAZYPRUNE_SPILLS \
   { sizeof(lazyprune_spills), 0.0f, NULL, 0 }
-/* Ends the layer. `evidence` is what the plan wants, and is read only during the call. If the plan wants nothing, `evidence` may be null
-   and is ignored. If it is not what the plan wants, the call fails, and the layer is not left. */
+/* Ends the layer. `evidence` must be the evidence that the plan wants. It is read only during the call. If the plan wants nothing,
+   `evidence` may be null and is ignored. If it is not the evidence that the plan wants, the call fails, and the layer is not left. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* evidence, lazyprune_spills* out);
 
 /* Ends the step after all its layers. */

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: MIT
-// The four parts of a policy, as concepts. Each concept asks for one expression. Any small struct that has this expression is such a part.
+// The four parts of a policy, as concepts. Each concept asks for one expression. Any struct that has this expression can be that part.
 //
 //   concept             expression               meaning
 //   importance_scorer   s.score(view, out)       Writes out[i], the importance of active token i. Larger is more important. The type of
 //                                                `view` says which evidence the scorer needs: exactly one view of core/views.hpp, or
 //                                                every_layer<that view>. A scorer of window_view has a member `window`, the number of
 //                                                queries
-//   head_reducing_scorer                         A scorer of attention that also has
-//                       s.over_heads()           the mean or the maximum, if the scorer reads nothing else of the heads. An engine then
-//                                                copies one row from its device instead of one for each head
+//   head_reducing_scorer                         A scorer of attention that also has over_heads
+//                       s.over_heads()           Returns the mean or the maximum, if the scorer reads nothing else of the heads. An engine
+//                                                then copies one row from its device instead of one row for each head
 //   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`
-//   adaptive_schedule   s.keep(context, scores)  The same, for schedules that decide by the scores (active). A schedule has only one of
-//                                                the two forms, unless s.sees_scores() says which one to call
-//   foretelling_schedule                         A schedule that also has
-//                       s.first(phase, layers)   the smallest number of done layers at which it could prune in that phase, for any
-//                                                length of the sequence; `layers` if it never prunes
-//   layer_naming_schedule                        A schedule that also has
-//                       s.prunes_after(done, phase, layers)   whether it could prune after `done` layers in that phase, for any length
-//                                                of the sequence
+//   adaptive_schedule   s.keep(context, scores)  Returns the same number. The schedule decides by the scores (active). A schedule has only
+//                                                one of the two forms of keep, unless s.sees_scores() says which one to call
+//   foretelling_schedule                         A schedule that also has first
+//                       s.first(phase, layers)   Returns the smallest number of done layers at which the schedule could prune in that
+//                                                phase, for any length of the sequence. Returns `layers` if it never prunes
+//   layer_naming_schedule                        A schedule that also has prunes_after
+//                       s.prunes_after(done, phase, layers)   Returns whether the schedule could prune after `done` layers in that
+//                                                phase, for any length of the sequence
 //   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
 //                                                has room for all candidates and may serve as scratch. The session checks the list. If it
 //                                                is wrong, nothing is dropped and step::finish reports it
-//   aux_store           s.admit(rows, kept)      The same for hidden states: the rows that get a place, among the stored rows and those
-//                                                just dropped. The other rows are lost. If a store has a member `for_good` that is true,
-//                                                dropped tokens never come back, and nothing is stored
+//   aux_store           s.admit(rows, kept)      `rows` has the hidden states that are stored and those just dropped. Writes the indices of
+//                                                the rows that get a slot, ascending, into kept. Returns their number. The other rows are
+//                                                lost. If a store has a member `for_good` that is true, dropped tokens never come back,
+//                                                and nothing is stored
 //
-// Parts are values: they are copied into the session and compared with ==. They have no base class; to vary one, wrap it. Their calls must
-// not throw. A session that never allocates needs parts that never allocate.
+// Parts are values: a session copies them, and == compares them. They have no base class. To vary a part, wrap it in another struct. The
+// functions of a part must not throw. A session that never allocates needs parts that never allocate.
 #pragma once
 
 #include <algorithm>
@@ -116,7 +117,8 @@ concept importance_scorer =
       { s.window } -> std::convertible_to<std::size_t>;
     });
 
-/// A scorer that was chosen at run time. Its `needs()` says what it needs; its `every_layer<evidence>` holds evidence of that kind.
+/// A scorer that was chosen at run time. Its `needs()` says which evidence it needs. The session shows it an `every_layer<evidence>` with
+/// evidence of that kind.
 template <class S>
 concept chosen_scorer = scorer_of<S, every_layer<evidence>> && requires(const S s) {
   { s.needs() } -> std::same_as<scorer_needs>;
@@ -194,7 +196,8 @@ concept layer_naming_schedule = any_kind_of_schedule<S> && requires(const S s, l
   { s.prunes_after(done, step, layers) } -> std::convertible_to<bool>;
 };
 
-/// Whether the schedule could prune after `done` layers. A schedule that does not say could prune at any layer from `first_pruning` on.
+/// Whether the schedule could prune after `done` layers. If the schedule does not say, it could prune after any number of layers from
+/// `first_pruning` on.
 template <any_kind_of_schedule Schedule>
 constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, layer_id layers) {
   if constexpr (layer_naming_schedule<Schedule>)
@@ -203,7 +206,7 @@ constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, 
     return done >= first_pruning(schedule, step, layers);
 }
 
-/// The answer of a schedule of either kind. scores (active).
+/// Asks a schedule of either kind how many tokens go on. scores (active).
 template <any_kind_of_schedule Schedule>
 std::size_t ask(const Schedule& schedule, const layer_context& context, std::span<const float> scores) {
   if constexpr (adaptive_schedule<Schedule>)
@@ -222,7 +225,7 @@ concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& r
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
 };
 
-/// A store with a member, or a function, that says whether a dropped token is dropped for good.
+/// Stores that say, by a member or by a function, whether dropped tokens never come back.
 template <class S>
 concept store_saying_for_good = requires(const S s) {
   { s.for_good } -> std::convertible_to<bool>;

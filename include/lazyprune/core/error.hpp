@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The one exception type. It names the file or argument, the place in it, what was expected, what was found, and a code to act on. Folders
-// core/ to registry/ report errors through one hook, so that builds without exceptions see them too.
+// The one exception type. It names the file or argument, the place in it, what was expected and what was found. Its code tells a program
+// how to react. The folders core/, policy/, session/ and registry/ report errors through one hook, so that builds without exceptions see
+// them too.
 #pragma once
 
 #include <atomic>
@@ -38,7 +39,7 @@ class error : public std::runtime_error {
         fields_{std::string(file), std::string(place), std::string(expected), std::string(found)},
         code_(code) {}
 
-  /// The same fault, as part of another file. The file that `fault` named becomes part of the place.
+  /// The same fault, found on behalf of another file. `file` is named first, and the file that `fault` named becomes part of the place.
   error(std::string_view file, const error& fault)
       : std::runtime_error(one_line(std::string(file) + ": " + fault.what())), fields_(fault.fields_), code_(fault.code_) {
     fields_.place = fields_.file + (fields_.file.empty() || fields_.place.empty() ? "" : ": ") + fields_.place;
@@ -74,8 +75,8 @@ class error : public std::runtime_error {
   error_code code_;
 };
 
-/// Called with each error of core/ to registry/ before it is thrown. In a build without exceptions the hook must not return: it may end the
-/// thread, or leave by longjmp. If it returns, the program ends. All threads share one hook.
+/// Called with each error of the folders core/, policy/, session/ and registry/ before the error is thrown. In a build without exceptions
+/// the hook must not return: it may end the thread, or leave by longjmp. If it returns, the program ends. All threads share one hook.
 using error_hook = void (*)(const error&);
 
 namespace detail {

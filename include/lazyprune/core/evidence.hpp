@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Evidence of any kind as one value: what an engine shows, and what a scorer needs. Scorers that are chosen at run time use it.
+// A type for evidence of any kind, and a type for the needs of a scorer. Scorers that are chosen at run time use both.
 #pragma once
 
 #include <concepts>
@@ -50,10 +50,11 @@ inline std::span<const position> positions_of(const evidence& shown) {
 /// The needs of a scorer (core/concepts.hpp), as a value.
 struct scorer_needs {
   evidence_kind kind;  // none: positions are enough
-  bool every_layer;    // it needs evidence after every layer but the last, and memory
+  bool every_layer;    // the scorer needs evidence after every layer but the last, and memory
   std::size_t window;  // queries of a window_view; 0 for other views
-  /// For attention and windows: the only thing that the scorer reads of the heads. An engine may then show one head that holds this mean or
-  /// maximum, and need not copy every head from its device. The scores are the same up to rounding. nullopt: the scorer reads each head.
+  /// For attention and windows: the mean or maximum over the heads, if the scorer reads nothing else of them. An engine may then show one
+  /// head that holds this mean or maximum. It need not copy every head from its device. The scores are the same up to rounding. nullopt:
+  /// the scorer reads each head.
   std::optional<head_reduction> over_heads = std::nullopt;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// These functions check the bits of a number. Under -ffast-math a compiler takes std::isfinite for true, and we must not.
+// These functions check the bits of a number. Under -ffast-math a compiler may assume that std::isfinite is always true.
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Numbers, lists and names in the text of a flag. A number is read from the whole text or not at all. It is written in the shortest form
-// that reads back as the same number.
+// Reads and writes numbers, lists and names in the text of a flag. A text is a number only as a whole. Numbers are written in the shortest
+// form that reads back as the same number.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The whole text as a number. nullopt if it is not a number, has other characters around it, or does not fit. Infinity and NaN do not
-/// count as numbers.
+/// The whole text as a number. nullopt if the text is not a number, has other characters around the number, or if the number does not fit
+/// into T. Infinity and NaN do not count as numbers.
 template <class T>
   requires std::integral<T> || std::floating_point<T> std::optional<T> number_in(std::string_view text) {
     T value{};
@@ -35,7 +35,7 @@ template <class T>
     return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
   }
 
-/// The pieces between the separators: one more than there are separators. An empty text has no pieces.
+/// The pieces between the separators. n separators give n + 1 pieces, but an empty text has no pieces.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
   if (text.empty()) return pieces;

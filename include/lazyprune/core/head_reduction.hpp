@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reduces the attention of all heads to one row, as most scorers read it. An engine that reduces on its device gets the same bits as a
-// scorer that is shown every head. Sums are taken in double, in the order of the heads, and rounded once.
+// Reduces the attention of all heads to one row. Most scorers read only this row. Sums are taken in double, in the order of the heads, and
+// rounded once. An engine that reduces in this way on its device gets the same bits as a scorer that is shown every head.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// How the probabilities that several heads give to a token become one number.
+/// The ways to make one number out of the probabilities that several heads give to a token.
 enum class head_reduction : std::uint8_t { mean, max };
 
 namespace detail {
 
-/// Calls `use(i, sum)` for each active token i. `add(first, sums)` adds to the sums of the tokens first, first + 1, ... It gets 64 tokens
-/// at a time, so that evidence is read along its rows and the sums stay in cache.
+/// Calls `use(i, sum)` for each active token i. `add(first, sums)` adds to the sums of the tokens first, first + 1, ... `add` gets at most
+/// 64 tokens at a time, so that evidence is read along its rows and the sums stay in cache.
 template <class Add, class Use>
 void sum_tokens(std::size_t active, Add add, Use use) {
   std::array<double, 64> buffer;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pseudo-random numbers as a function of their input: SplitMix64 (https://prng.di.unimi.it/splitmix64.c). The same on every machine.
+// Pseudo-random numbers as a function of their input: SplitMix64 (https://prng.di.unimi.it/splitmix64.c). They are the same on every
+// machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The plan of a layer, from session to engine: which tokens it sees, which rows it computes, where their inputs lie, which rows to save.
+// The plan of a layer, which a session hands to an engine. It lists the tokens that take part, the rows to compute, the places of their
+// inputs, and the rows to save.
 #pragma once
 
 #include <lazyprune/core/types.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A pruning method as one value with four parts. Presets return it; the session consumes it.
+// A pruning method as one value with four parts: a scorer, a schedule, a selector and a store. Presets return a policy, and a session runs
+// it.
 #pragma once
 
 #include <utility>

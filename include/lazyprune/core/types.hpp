@@ -28,10 +28,10 @@ struct layer_context {
   phase step;
 };
 
-/// The input of a selector. The session has already left out the tokens that cannot go on. It has set the tokens that the step
-/// requires to +inf, the query token among them. For every other token it has replaced NaN by -inf, and +inf by the largest finite number.
-/// A score of +inf therefore always means "required". The scores are the session's scratch: a wrapper of a selector may set more of them to
-/// +inf.
+/// The input of a selector. The session has already left out the tokens that cannot go on. It has set the scores of the tokens that the
+/// step requires to +inf. The query token is one of them. In all other scores it has replaced NaN by -inf, and +inf by the largest finite
+/// number. A score of +inf therefore always means "required". The scores are the session's scratch memory. A wrapper of a selector may set
+/// more of them to +inf.
 struct candidates {
   std::span<float> scores;              // (candidates)
   std::span<const position> positions;  // (candidates), ascending; the last one is the query token
@@ -41,7 +41,7 @@ struct candidates {
 
 /// The input of an aux store: the hidden states that are stored now, and those that were just dropped.
 struct stored_rows {
-  std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf: it is about to be read and must stay
+  std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf: the row is read next and must stay
   std::span<const position> positions;  // (rows), ascending
   bool embeddings = false;              // the rows were dropped before layer 0; keeping them takes no memory
 };

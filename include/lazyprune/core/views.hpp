@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Evidence for scorers: read-only views of the engine's memory, valid during the call. The parameter of a scorer's `score` says which view
-// it needs, and the engine computes no other. Probabilities, keys and values are float, whatever type the engine computes in.
+// the scorer needs. The engine computes no other view. Probabilities, keys and values are float, whatever type the engine computes in.
 #pragma once
 
 #include <lazyprune/core/types.hpp>
@@ -20,7 +20,8 @@ struct attention_view {
   float operator()(std::size_t h, std::size_t i) const { return data[h * stride + i]; }
 };
 
-/// The attention probabilities of the last queries that this step computed at one layer; 0 if a query does not see a token.
+/// The attention probabilities of the last queries that this step computed at one layer. The probability is 0 if a query does not see a
+/// token.
 struct window_view {
   const float* data;    // (queries, heads, active), rows `stride` floats apart
   std::size_t queries;  // min(the scorer's window, rows of this step); the last one is the query token
@@ -56,7 +57,7 @@ struct value_view {
   std::span<const float> head(std::size_t i, std::size_t h) const { return {values + i * stride + h * head_dim, head_dim}; }
 };
 
-/// The hidden states that this layer produced. Only the rows computed in this step have one.
+/// The hidden states that this layer produced. Only the rows that this step computed have a hidden state.
 struct hidden_view {
   const float* data;  // (rows, hidden), rows `stride` floats apart
   std::size_t hidden;
@@ -86,8 +87,8 @@ struct id_view {
   token_id operator()(std::size_t i) const { return ids[positions[i]]; }
 };
 
-/// Asks for evidence after every layer but the last, not only after layers at which the schedule prunes. It also asks for memory. The
-/// session keeps this memory across layers and steps. It is zero when the sequence starts.
+/// A scorer with this parameter gets evidence after every layer but the last, not only after layers at which the schedule prunes. It also
+/// gets memory, which the session keeps across layers and steps. The memory is zero when the sequence starts.
 template <class View>
 struct every_layer {
   View now;

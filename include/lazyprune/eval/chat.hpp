@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The chat formats of the paper's two models. A format has the text around a prompt, and the name that is removed from an answer. Both are
-// as in LongBench's pred.py.
+// The chat formats of the paper's two models, as in LongBench's pred.py. A format has the text around a prompt, and the name to remove from
+// an answer.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ inline namespace v0 {
 struct chat_format {
   std::string_view name;
   std::string_view before, after;     // text around the prompt
-  std::string_view name_of_answer{};  // removed from answers, as is the space around an answer; empty: answers stay unchanged
+  std::string_view name_of_answer{};  // removed from answers, with the space around them; empty: answers stay unchanged
   friend bool operator==(const chat_format&, const chat_format&) = default;
 };
 
@@ -29,20 +29,21 @@ inline constexpr std::array<chat_format, 3> chat_formats{{
      "\n###", "Assistant:"},
 }};
 
-/// Returns the format of that name, or null.
+/// Returns the format called `name`, or null.
 constexpr const chat_format* find_chat_format(std::string_view name) {
   for (const chat_format& format : chat_formats)
     if (format.name == name) return &format;
   return nullptr;
 }
 
-/// Returns the prompt, followed by the beginning of the answer. The prompt is in the chat format if the task wants it.
+/// Returns the prompt, followed by `answer_prefix`. The prompt is in the chat format if the task wants it.
 inline std::string in_chat(const chat_format& format, const eval_task& task, std::string_view prompt, std::string_view answer_prefix = {}) {
   if (!task.chat) return std::string(prompt).append(answer_prefix);
   return std::string(format.before).append(prompt).append(format.after).append(answer_prefix);
 }
 
-/// Returns the answer without the white space around it, then without each `name_of_answer`. Returns it unchanged if that name is empty.
+/// Returns the answer without the white space around it, and without each `name_of_answer`. If this name is empty, returns the answer
+/// unchanged.
 inline std::string out_of_chat(const chat_format& format, std::string_view answer) {
   std::string out(answer);
   if (format.name_of_answer.empty()) return out;

@@ -26,7 +26,7 @@ struct token_range {
 };
 
 /// Returns the tokens of a prompt's context. They contain no character of `before` (the instruction) or `after` (the question). If middle
-/// truncation (eval/truncation.hpp) has cut one of these texts, its remainder counts.
+/// truncation (eval/truncation.hpp) has cut one of these texts, only the rest of this text is excluded.
 inline token_range context_of(std::span<const token_id> prompt, std::string_view before, std::string_view after, const tokenizer& tokens) {
   std::string text;
   std::vector<std::size_t> begins;  // where each token's characters begin, and where the last one ends
@@ -48,15 +48,15 @@ inline token_range context_of(std::span<const token_id> prompt, std::string_view
   };
   const std::size_t begin = std::min(first_at(head_end), prompt.size());
   std::size_t end = first_at(tail_begin);
-  if (begins[end] > tail_begin) --end;  // the token before contains a piece of it
+  if (begins[end] > tail_begin) --end;  // the token before this place also contains a piece of `after`
   return {begin, std::max(begin, end)};
 }
 
 /// Keeps a `share` of the prompt's tokens (rounded up), in their order. It keeps all tokens outside of `context`, and the last token, which
-/// is the query. It fills the rest with the context's tokens of the most self-information. If the tokens outside take more than the share,
-/// it keeps them alone. `information` (prompt): -log p(token | tokens before it), in nats, infinity for the first token, which is always
+/// is the query. Then it adds the context's tokens with the most self-information. If the tokens outside of `context` exceed the share, it
+/// adds no others. `information` (prompt): -log p(token | tokens before it), in nats. It is infinity for the first token, which is always
 /// kept. Selective Context scores with a small model and drops whole phrases. Here the model itself scores, and tokens are chosen one by
-/// one. Throws `error` if the prompt is empty, or if `information` has not one number for each token.
+/// one. Throws `error` if the prompt is empty, or if `information` does not have one number for each token.
 inline std::vector<token_id> compressed(std::span<const token_id> prompt, std::span<const double> information, token_range context,
                                         fraction share) {
   if (prompt.empty() || information.size() != prompt.size())

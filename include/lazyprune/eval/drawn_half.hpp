@@ -13,8 +13,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns for each of `size` samples whether it is in the drawn half, the larger half if `size` is odd. The half is random, since every
-/// other sample would be a biased half of data with a periodic order, of lengths for example. Every run draws the same half.
+/// Returns for each of `size` samples whether it is in the drawn half. If `size` is odd, the drawn half is the larger one. The half is
+/// random, because every other sample could be a biased choice, for example if long and short samples alternate. Every run draws the same
+/// half.
 inline std::vector<bool> drawn_half(std::size_t size, std::uint64_t seed = 0) {
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -28,7 +28,7 @@ inline estimate estimate_of(std::span<const double> values, const bootstrap& dra
   return {sum / static_cast<double>(values.size()), draws(values)};
 }
 
-/// The sum of `upper` over the sum of `lower`. Entry i of both belongs to sample i; the bootstrap draws samples, so it draws both together.
+/// The sum of `upper` over the sum of `lower`. Entry i of both belongs to sample i, so the bootstrap draws both entries together.
 inline estimate ratio_of(std::span<const double> upper, std::span<const double> lower, const bootstrap& draws = {}) {
   const auto ratio = [&](std::span<const std::size_t> drawn) {
     double above = 0, below = 0;
@@ -43,8 +43,9 @@ inline estimate ratio_of(std::span<const double> upper, std::span<const double> 
   return {ratio(all), draws(upper.size(), ratio)};
 }
 
-/// The mean over tasks. `of(task)` returns an optional<estimate>; if one is missing, the result is none. Each task has the same weight,
-/// whatever its number of samples. The distances to the interval's ends are combined as the deviations of independent means are.
+/// The mean over tasks. `of(task)` returns an optional<estimate>; if one is missing, so is the result. Each task has the same weight,
+/// whatever its number of samples. The distances from the means to the ends of their intervals are added as squares, like the deviations of
+/// independent means.
 template <class Task, class Of>
 std::optional<estimate> mean_over(const std::vector<Task>& tasks, Of of) {
   double mean = 0, below = 0, above = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How close a pruned model stays to the dense one, on any text and without labels. Both read a prompt. Then both are fed the next tokens of
-// the text, one by one, whatever they would have generated.
+// How close a pruned model stays to the dense one, on any text and without labels. Both models read a prompt. Then both read the next
+// tokens of the text, one by one, whatever they would have generated.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ struct step_fidelity {
   bool agrees;        // both have the same most likely token (for equal logits, the lower id)
   double kl;          // KL(dense || pruned) = sum over tokens of p_dense (log p_dense - log p_pruned), nats; 0 for equal logits
   double dense_loss;  // -log p_dense of the actual next token, nats
-  double loss;        // -log p_pruned
+  double loss;        // -log p_pruned of the actual next token, nats
   friend bool operator==(const step_fidelity&, const step_fidelity&) = default;
 };
 
-/// Compares `dense` and `pruned`, (vocabulary) logits, at a place in the text with the next token `next`.
+/// Compares the logits `dense` and `pruned`, (vocabulary), at one place in a text. `next` is the next token of the text.
 inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const float> pruned, token_id next) {
   const double dense_sum = log_sum_exp(dense), sum = log_sum_exp(pruned);
   double kl = 0;
@@ -44,18 +44,17 @@ inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const f
 
 /// How close two models stay on one text.
 struct text_fidelity {
-  std::string text;  // its name
+  std::string text;  // the name of the text
   std::size_t prompt_tokens = 0;
-  std::vector<step_fidelity> steps;      // one for each token fed after the prompt
-  std::optional<std::size_t> parted_at;  // of the greedy texts: the first step with different tokens, from 0; none: equal texts
+  std::vector<step_fidelity> steps;      // one for each token read after the prompt
+  std::optional<std::size_t> parted_at;  // first step, from 0, at which the greedy texts differ; none: they are equal
   double rows = 0;                       // share of the dense model's prefill rows that the pruned model computes
   double ttft_s = 0;                     // time to first token
   double dense_ttft_s = 0;
   friend bool operator==(const text_fidelity&, const text_fidelity&) = default;
 };
 
-/// Returns the first place with different tokens. If one list is the beginning of the other, returns its end. Returns none if they are
-/// equal.
+/// Returns the first place with different tokens. If one list is a prefix of the other, returns its length. Returns none if they are equal.
 inline std::optional<std::size_t> first_difference(std::span<const token_id> a, std::span<const token_id> b) {
   const auto at = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
   if (at == a.size() && at == b.size()) return std::nullopt;
@@ -74,7 +73,7 @@ struct fidelity_summary {
   estimate dense_perplexity{};  // exp(mean loss)
   estimate perplexity{};
   double equal_texts = 0;                  // share of the texts whose greedy text equals the dense model's
-  std::optional<std::size_t> parted_at{};  // of one text; of several texts, the earliest
+  std::optional<std::size_t> parted_at{};  // the earliest of all texts
   double rows = 0;                         // the mean
   double ttft_s = 0, dense_ttft_s = 0;     // the means
   friend bool operator==(const fidelity_summary&, const fidelity_summary&) = default;
@@ -115,9 +114,9 @@ inline void estimate_fidelity(fidelity_summary& summary, std::span<const fidelit
 
 }  // namespace detail
 
-/// Summarizes at least one text, each with at least one step. Every step has the same weight. Intervals come from drawing whole texts. For
-/// a single text they come from drawing its steps, as if they were independent. They then describe the means for texts that continue in the
-/// same way.
+/// Summarizes at least one text, each with at least one step. Every step has the same weight. For the intervals, the bootstrap draws whole
+/// texts. If there is a single text, it draws the steps of this text, as if they were independent. The intervals then describe the means
+/// for texts that continue in the same way.
 inline fidelity_summary summary_of(std::span<const text_fidelity> texts, std::string policy, const bootstrap& draws = {}) {
   fidelity_summary summary;
   summary.text = texts.size() == 1 ? texts.front().text : "all";

@@ -43,9 +43,9 @@ constexpr std::string_view name_of(eval_metric metric) {
   return names[static_cast<std::size_t>(metric)];
 }
 
-/// Returns the score of a prediction, from 0 to 1: against its best answer, or against all answers if the metric says so. It is 0 without
-/// an answer to compare with. `classes`: the names of all classes; only classification needs them. Throws `error` if the metric needs other
-/// answers or classes.
+/// Returns the score of a prediction, from 0 to 1. Most metrics score it against each answer and take the best score, or 0 if there are no
+/// answers. string_match_all and string_match_part score it against all answers at once. `classes`: the names of all classes; only
+/// classification needs them. Throws `error` if the metric needs other answers or classes.
 inline double score_of(eval_metric metric, std::string_view prediction, const std::vector<std::string>& answers,
                        const std::vector<std::string>* classes = nullptr) {
   const auto best = [&](auto score) {

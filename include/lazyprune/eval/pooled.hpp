@@ -16,13 +16,12 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct pooled_prediction {
-  eval_prediction prediction;  // the first run's text, and the cost of all runs: means (counts rounded); for peak_bytes, the maximum
+  eval_prediction prediction;  // the first run's text, and the mean cost of all runs (counts rounded; peak_bytes: the maximum)
   double score;                // 0 to 1: the mean
 };
 
-/// Combines the runs of one sample. An interval over samples must count samples: five runs of one sample are not five samples. Values that
-/// some run lacks are left out. Throws `error` if there is no run, if a run has no cost or another number of layers, and as `score_of`
-/// does.
+/// Combines the runs of one sample. An interval over samples must count samples: five runs of one sample are not five samples. A value that
+/// some run lacks is left out. Throws `error` if there is no run, if a run has no cost or another number of layers, and as `score_of` does.
 inline pooled_prediction pooled(const eval_task& task, std::span<const eval_prediction> runs) {
   if (runs.empty()) throw error(task.name, "runs", "at least one run of the sample", "none");
   pooled_prediction all{runs.front(), 0};

@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns ascending positions as their maximal ranges. After `limit` ranges, "..." stands for the rest.
+/// Returns ascending positions as text, in ranges that are as long as possible. After `limit` ranges, "..." stands for the rest.
 inline std::string position_ranges(std::span<const position> positions, std::size_t limit = everything) {
   std::string text;
   for (std::size_t i = 0, ranges = 0; i < positions.size(); ++ranges) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The records of benchmarks, one JSON object per line. Samples have the form of LongBench, RULER or the pocket tasks. Predictions have
-// LongBench's form, {"pred", "answers", "all_classes", "length"}. We add "_id" and "run", the cost of the prediction; LongBench's own
+// LongBench's form, {"pred", "answers", "all_classes", "length"}. We add "_id" and "run", the cost of the prediction. LongBench's own
 // eval.py ignores both keys.
 #pragma once
 
@@ -33,7 +33,7 @@ inline std::string string_at(const json_value& object, std::string_view key) {
   return value ? value->string() : std::string();
 }
 
-/// `_id`, or RULER's `index`.
+/// Returns the value of `_id`, or of RULER's `index`.
 inline std::string id_of(const json_value& object) {
   if (const auto id = object.find("_id")) return id->is_number() ? std::to_string(id->whole_number()) : id->string();
   if (const auto index = object.find("index")) return std::to_string(index->whole_number());
@@ -101,9 +101,9 @@ inline eval_prediction prediction_of(const json_value& object) {
 
 }  // namespace detail
 
-/// Reads all samples. A bad line is reported to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and skipped; without `on_bad`,
-/// its error is thrown. A line is also bad if `check` throws `error`. `check` is called with the sample and its record, which knows its
-/// place. Throws `error` of code io if reading fails.
+/// Reads all samples. A bad line is reported to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and skipped. Without `on_bad`,
+/// its error is thrown. `check` is called with each sample and its JSON record, which knows its file and line. If it throws `error`, the
+/// line is bad. Throws `error` of code io if reading fails.
 inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
                                              const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
   const auto read = [&](const json_value& record) {
@@ -114,7 +114,7 @@ inline std::vector<eval_sample> read_samples(line_reader& lines, const std::func
   return read_json_lines<eval_sample>(lines, read, on_bad);
 }
 
-/// Reads all predictions, LongBench's or RULER's. Bad lines are treated as in `read_samples`.
+/// Reads all predictions of LongBench's or RULER's form. Bad lines are treated as in `read_samples`.
 inline std::vector<eval_prediction> read_predictions(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
   return read_json_lines<eval_prediction>(lines, detail::prediction_of, on_bad);
 }
@@ -144,7 +144,7 @@ inline std::string to_line(const eval_prediction& prediction) {
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Scores existing predictions, without a model. A line that is bad or cannot be scored is reported to `on_bad` and skipped; without
+/// Scores existing predictions, without a model. A line that is bad or cannot be scored is reported to `on_bad` and skipped. Without
 /// `on_bad`, its error is thrown. Throws `error` if no line is left.
 inline eval_summary score_predictions(line_reader& lines, const eval_task& task, std::string_view method,
                                       const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {

@@ -8,8 +8,8 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Returns the share of the dense model's prefill rows that a model of `layers` layers computes with these stages. Rows are tokens times
-/// layers. At the last layer all tokens count, although most get only keys and values there. The share is that of a long prompt. With n
-/// tokens, counts are rounded up, which adds less than 1 / n for each stage before a layer.
+/// layers. At the last layer all active tokens count, although most get only keys and values there. The share is that of a long prompt. For
+/// n tokens, a session rounds counts up. This adds less than 1 / n for each stage before a layer.
 inline double rows_share(const stages& when, layer_id layers) {
   double active = 1, sum = 0;
   for (layer_id done = 0; done < layers; ++done) {

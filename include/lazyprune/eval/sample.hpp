@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A question and its answers. The names are LongBench's keys. RULER's `outputs` are `answers`, and its `index` is `id`.
+/// A question and its answers. The members have the names of LongBench's keys. RULER's `outputs` are `answers`, and its `index` is `id`.
 struct eval_sample {
   std::string id;  // empty: none
   std::string input;
@@ -29,16 +29,16 @@ struct eval_sample {
 struct eval_cost {
   std::string model;    // its directory
   std::string method;   // the pruning method
-  std::string asked{};  // flags, and what replaces the prompt; runs that differ here answer other questions; empty: an older record
+  std::string asked{};  // flags and a digest of the prompt; runs that differ in it answer other questions; empty: an older record
   std::size_t prompt_tokens = 0;
   std::optional<std::uint64_t> generated_tokens;  // including EOS; none: an older record
   std::optional<double> ttft_s;                   // time to first token; none: answered in a batch, whose times include the other answers
-  std::optional<double> dense_ttft_s;             // of the dense model, if it ran too
-  std::optional<double> total_s;                  // of the whole generation; none: as above, or an older record
-  std::optional<double> dense_total_s;            // of the dense model
-  double share_computed = 0;                      // share of prompt tokens times layers computed by the end (the paper's Table 2)
+  std::optional<double> dense_ttft_s;             // ttft_s of the dense model, if it ran too
+  std::optional<double> total_s;                  // time of the whole generation; none: answered in a batch, or an older record
+  std::optional<double> dense_total_s;            // total_s of the dense model
+  double share_computed = 0;                      // share of the (prompt token, layer) pairs computed by the end (the paper's Table 2)
   std::vector<std::uint64_t> rows;                // (layers): rows computed in the prefill
-  std::uint64_t revived = 0;                      // rows, summed over layers and steps
+  std::uint64_t revived = 0;                      // revived rows, summed over layers and steps
   // (11, layers): prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the decode steps; empty: an older record
   std::vector<std::vector<std::uint64_t>> usage;
   std::uint64_t peak_bytes = 0;  // includes the weights
@@ -51,7 +51,7 @@ struct eval_prediction {
   std::optional<std::vector<std::string>> all_classes;
   std::optional<std::uint64_t> length;
   std::string id;                 // empty: none
-  std::optional<eval_cost> cost;  // none: not made by this library
+  std::optional<eval_cost> cost;  // none: another program made the prediction
   friend bool operator==(const eval_prediction&, const eval_prediction&) = default;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A search for the stages that prune most within a bound on the loss of accuracy. The paper shows one schedule and does not say how it was
-// found. This search finds one for a given model and the samples of a task.
+// A search for the stages that prune most while the loss of accuracy stays within a bound. The paper shows one schedule and does not say
+// how it was found. This search finds one for a given model and the samples of a task.
 #pragma once
 
 #include <algorithm>
@@ -21,56 +21,56 @@ struct searched_stages {
   stages when;
   double rows;   // share of the dense prefill's rows (rows_share)
   double score;  // 0 to 100
-  double loss;   // compared with the bound
-  bool holds;    // whether the loss is within the bound
+  double loss;   // points of score; see stage_score
+  bool holds;    // whether the loss is at most max_loss
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
 
-/// An evaluation may return this instead of a score, if it knows the loss better than the score tells.
+/// A score with its loss. An evaluation may return it in place of a score, if it knows the loss better than the score tells.
 struct stage_score {
   double score;  // 0 to 100
   double loss;   // points of score, as the caller defines them
 };
 
 struct stage_search_result {
-  std::vector<searched_stages> trail;  // in the order of evaluation; the dense model first
+  std::vector<searched_stages> trail;  // in the order of evaluation; begins with the dense model
   std::size_t best = 0;                // index into `trail`: the stages that hold with the fewest rows
   bool complete = true;                // false if the limit of evaluations or `enough` ended the search
   friend bool operator==(const stage_search_result&, const stage_search_result&) = default;
 };
 
 /// Local search over stages. Each layer has at most one stage, with a share from a grid.
-///  1. Lower: add a stage to the best stages so far, if another is allowed, or lower the share of one of them. Take the change that leaves
-///     the fewest rows. For each layer, bisection finds the lowest share that holds. First, one evaluation checks whether the layer can
-///     beat the best layer so far at all.
-///  2. Exchange, if 1 finds nothing: soften one stage (take the next larger share, move it one layer later, or remove it), and lower as in
-///     1. Accept the result if it has fewer rows than the best stages.
-/// Both repeat until neither finds anything. A deep model is first searched by 1 alone, with new stages after about 8 evenly spaced layers.
-/// Then it is searched with twice as many, and so on. Stages that prune harder than stages that failed are not evaluated, but assumed to
-/// fail, too. (They prune harder if no layer has more active tokens.) Nothing is evaluated twice. The result depends only on the scores and
-/// losses.
+///  1. Lower: add a stage to the best stages so far, if `most_stages` allows it, or lower the share of one stage. Take the change that
+///     leaves the fewest rows. For each layer, bisection finds the lowest share that holds. First, one evaluation checks whether the layer
+///     can beat the best layer so far at all.
+///  2. Exchange, if step 1 finds nothing: soften one stage (take the next larger share, move it one layer later, or remove it), and lower
+///     as in step 1. Accept the result if it has fewer rows than the best stages.
+/// Steps 1 and 2 repeat until neither finds anything. A deep model is first searched by step 1 alone, with new stages after about 8 evenly
+/// spaced layers. Then new stages may follow twice as many layers, and so on. Stages that prune harder than stages that failed are not
+/// evaluated, but assumed to fail, too. (They prune harder if no layer has more active tokens.) Nothing is evaluated twice. The result
+/// depends only on the scores and losses.
 ///
 /// It finds a local optimum: no change of one stage and no exchange improves it. If a score rises with more pruning, for example by chance
 /// with few samples, the search can miss better stages. Also, the best of many evaluations looks better than it is. So score the result on
 /// other samples. With few samples, return a `stage_score` whose loss is the largest plausible one.
-/// A round of 1 evaluates about one schedule per layer and a few more. A round of 2 evaluates up to that many for each softening. Many
-/// schedules are ruled out without an evaluation.
+/// A round of step 1 evaluates about one schedule per layer and a few more. A round of step 2 evaluates up to as many for each softening.
+/// Many schedules are ruled out without an evaluation.
 struct stage_search {
   double max_loss = 1.0;                                           // points of score
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // descending, each in (0, 1)
   std::size_t most_evaluations = 100;                              // including the one of the dense model
   std::size_t most_stages = 0;                                     // 0: one for each layer
   std::optional<std::vector<layer_id>> after{};                    // numbers of completed layers after which a stage may stand; none: all
-  std::function<bool(const stages&)> enough{};                     // asked before each evaluation except the first; true skips it
+  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true skips it
 
-  /// Searches stages for a model of `layers` layers. `evaluate(const stages&)` returns a score from 0 to 100, whose loss is its distance to
-  /// the dense model's score; or it returns a `stage_score`. The first call has no stages: it scores the dense model. Throws `error` if the
-  /// shares do not descend within (0, 1), and whatever `evaluate` throws.
+  /// Searches stages for a model of `layers` layers. `evaluate(const stages&)` returns a `stage_score`, or a score from 0 to 100. The loss
+  /// of such a score is its distance to the dense model's score. The first call has no stages: it scores the dense model. Throws `error` if
+  /// the shares do not descend within (0, 1), and whatever `evaluate` throws.
   template <class Evaluate>
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 
-  /// Returns after how many layers later evaluations can begin to prune, once the stages `failed` did not hold. If `failed` is a single
-  /// stage with the largest share, stages at its layer and before are ruled out. Otherwise returns 0.
+  /// Returns the least number of layers after which a later evaluation can prune, once the stages `failed` did not hold. If `failed` is a
+  /// single stage with the largest share, stages after its layer and after earlier layers are ruled out. Otherwise returns 0.
   layer_id first_after(const stages& failed, layer_id layers) const {
     if (failed.list().size() != 1 || failed.list().front().share != shares.front()) return 0;
     layer_id next = failed.list().front().after + 1;
@@ -93,7 +93,7 @@ inline std::vector<searched_stages> best_trades(std::vector<searched_stages> tri
 
 namespace detail {
 
-/// notches[l]: the stage after layer l + 1: 0 for none, n for share n - 1 of the grid.
+/// notches[l] is the stage after l + 1 layers: 0 for no stage, n for share n - 1 of the grid.
 using notches = std::vector<std::size_t>;
 
 template <class Evaluate>
@@ -134,8 +134,8 @@ class stage_searcher {
     return std::nullopt;
   }
 
-  /// Tries to lower one share or to add one stage. Of the results that hold, returns the one with the fewest rows; none if no result has
-  /// fewer than `bound`.
+  /// Tries to lower one share or to add one stage. Returns the result that holds with the fewest rows. Returns none if no such result has
+  /// fewer rows than `bound`.
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
     const auto standing = static_cast<std::size_t>(std::ranges::count_if(from, [](std::size_t notch) { return notch > 0; }));
@@ -205,7 +205,7 @@ class stage_searcher {
     return true;
   }
 
-  static constexpr layer_id coarse = 8;  // layers of the first, coarse search
+  static constexpr layer_id coarse = 8;  // number of layers after which the first, coarse search tries stages
   static constexpr double rounding = 1e-9;
 
   const stage_search& how_;

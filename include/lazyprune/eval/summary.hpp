@@ -25,17 +25,18 @@ struct eval_summary {
   std::string metric;
   std::size_t n = 0;  // predictions; or samples, if several runs of a sample are pooled (eval/pooled.hpp)
   estimate score{};   // 0 to 100
-  // Points of score below the dense model, sample by sample (loss_of). None for the dense model itself, or if it answered other questions.
+  // Points of score below the dense model, paired by sample (loss_of). Not set for the dense model itself, or if it answered other
+  // questions.
   std::optional<estimate> lost{};
-  // The following are known if every prediction has a cost. Times are those of the predictions that have them.
+  // The members below are set if every prediction has a cost. Times are over the predictions that have them.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> generated_tokens{};  // including EOS
   std::optional<estimate> ttft_s{};
   std::optional<estimate> dense_ttft_s{};
   std::optional<estimate> speedup_ttft{};    // mean dense time over mean pruned time to first token
-  std::optional<estimate> share_computed{};  // share of pairs of prompt token and layer computed by the end of the generation
-  std::optional<estimate> revived{};         // rows per prediction
-  std::optional<estimate> total_s{};         // of the whole generation
+  std::optional<estimate> share_computed{};  // share of the (prompt token, layer) pairs computed by the end of the generation
+  std::optional<estimate> revived{};         // revived rows per prediction
+  std::optional<estimate> total_s{};         // time of the whole generation
   std::optional<estimate> speedup_total{};   // mean dense over mean pruned total_s
   std::optional<std::uint64_t> timed{};      // predictions that have times
   std::vector<double> per_layer{};           // share of the prompt tokens that each layer computed in the prefill
@@ -47,7 +48,7 @@ struct eval_summary {
 
 namespace detail {
 
-/// Returns counts of tokens as shares of the prompts' tokens. Empty if predictions differ in how many counts they have.
+/// Returns counts of tokens as shares of the prompts' tokens. The result is empty if predictions have different numbers of counts.
 template <class Counts>
 std::vector<double> shares_of_tokens(std::span<const eval_prediction> predictions, Counts counts_of) {
   std::vector<double> shares(counts_of(*predictions.front().cost).size(), 0.0);
@@ -74,8 +75,8 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 
 }  // namespace detail
 
-/// Returns the points of score below the dense model. Entry i of both lists is the score of sample i, from 0 to 1. Pairs make the interval
-/// narrower: it does not include that some samples are harder than others.
+/// Returns the points of score below the dense model. Entry i of both lists is the score of sample i, from 0 to 1. The interval is narrower
+/// than that of unpaired scores, because it leaves out how much harder some samples are than others.
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
@@ -136,7 +137,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   return summary;
 }
 
-/// Scores the predictions first. Throws `error` if one cannot be scored.
+/// Scores predictions, then summarizes them. Throws `error` if one cannot be scored.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                const bootstrap& draws = {}) {
   std::vector<double> scores;

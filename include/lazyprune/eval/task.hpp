@@ -16,12 +16,12 @@ inline namespace v0 {
 struct eval_task {
   std::string_view name;    // of the data set
   std::string_view group;   // its row in the paper's Table 1, or "RULER"
-  std::string_view prompt;  // {context}, at most once, and {input} are replaced by those of the sample
+  std::string_view prompt;  // the context and the input of a sample replace {context}, at most once, and {input}
   std::size_t max_new;      // tokens to generate
   eval_metric metric;
   bool first_line = false;     // only the first line of a prediction counts, without the empty lines before it
   bool chat = true;            // the prompt goes into the model's chat format
-  std::string_view stop = "";  // the answer ends before this text, but empty lines before the answer do not end it; empty: ends at EOS
+  std::string_view stop = "";  // the answer ends before this text, except in empty lines before it; empty: the answer ends at EOS
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 
@@ -31,7 +31,7 @@ struct prompt_parts {
   friend bool operator==(const prompt_parts&, const prompt_parts&) = default;
 };
 
-/// Fills in the task's prompt, and appends the sample's answer_prefix. If the prompt has no place for a context, as in RULER, all of it is
+/// Fills in the task's prompt, and appends the sample's answer_prefix. If the prompt has no {context}, as in RULER, the whole prompt is
 /// context.
 inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sample) {
   constexpr std::string_view context = "{context}", input = "{input}";

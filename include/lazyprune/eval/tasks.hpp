@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tasks that are known by name: LongBench's 21 data sets and RULER's 13 tasks. LongBench's prompts are copied exactly, including typing
-// errors, from config/ and eval.py of https://github.com/THUDM/LongBench. RULER's are from scripts/ of https://github.com/NVIDIA/RULER.
+// errors, from config/ and eval.py of https://github.com/THUDM/LongBench. RULER's tasks are from scripts/ of
+// https://github.com/NVIDIA/RULER.
 #pragma once
 
 #include <array>
@@ -24,8 +25,8 @@ Answer the question based on the given passages. Only give me the answer and do 
 Question: {input}
 Answer:)";
 
-// A RULER sample contains its whole prompt. Its key `answer_prefix`, if it has one, is the beginning of the answer. That text follows the
-// prompt (read_samples).
+// A RULER sample contains its whole prompt. If it has the key `answer_prefix`, this text begins the answer and follows the prompt
+// (read_samples).
 constexpr eval_task ruler_task(std::string_view name, std::size_t max_new, eval_metric metric = eval_metric::string_match_all) {
   return {name, "RULER", "{input}", max_new, metric};
 }
@@ -210,7 +211,7 @@ inline constexpr std::array<eval_task, 13> ruler_tasks{{
     detail::ruler_task("qa_2", 32, eval_metric::string_match_part),
 }};
 
-/// Returns the task of that name, or null. LongBench's names may end in _e, as in LongBench-E.
+/// Returns the task called `name`, or null. LongBench's names may end in _e, as in LongBench-E.
 constexpr const eval_task* find_task(std::string_view name) {
   const auto find = [&](const auto& tasks, std::string_view wanted) -> const eval_task* {
     for (const eval_task& task : tasks)

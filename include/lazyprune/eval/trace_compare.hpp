@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Compares two traces of one input. Do two engines compute the same tokens at the same layers? Where do they first differ, and can rounding
-// explain it? All differences after the first different kept set may follow from it. So only the first difference is reported in full.
+// explain the difference? Once the kept sets differ, all later differences may follow from that. So only the first difference is reported
+// in full.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +20,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Scores are floats. Two engines may choose differently if the lowest kept and the highest dropped score are closer than this, relative to
-/// the lowest kept score.
+/// Scores are floats. Two engines may choose differently if the lowest kept and the highest dropped score are nearly equal: if they differ
+/// by less than this, relative to the lowest kept score.
 inline constexpr double rounding_margin = 1e-6;
 
 enum class trace_field : std::uint8_t { steps, layers, tokens, active, rows, revived, logits, next };
@@ -37,7 +38,7 @@ struct trace_difference {
   trace_field what;
   // active, rows, revived: the positions that only this trace has, ascending.
   // tokens: the first id that differs; empty if this trace has no more tokens.
-  // next: the id. steps, layers, logits: their number.
+  // next: the id. steps, layers, logits: how many there are.
   std::vector<std::uint32_t> only_a;
   std::vector<std::uint32_t> only_b;
   std::optional<double> margin_a;  // active: the margin of the choice that led to this layer, if recorded
@@ -54,20 +55,20 @@ struct trace_difference {
 /// The largest absolute difference between logits, over the steps with logits in both traces.
 struct logits_distance {
   std::size_t steps = 0;  // compared
-  double most = 0;        // infinite if one of the two is not a number
+  double most = 0;        // infinite if a logit is not a number
   std::size_t at = 0;     // the step of `most`
   friend bool operator==(const logits_distance&, const logits_distance&) = default;
 };
 
 struct trace_comparison {
-  bool alike;                             // everything is the same, and no logit differs by more than the tolerance
-  std::optional<trace_difference> first;  // none: nothing differs, except perhaps the values of logits
+  bool alike;                             // all fields are equal, except that logits may differ up to the tolerance
+  std::optional<trace_difference> first;  // none: no field differs, except perhaps the logits
   std::size_t steps_a;
   std::size_t steps_b;
   std::size_t agreed;                       // steps before the first difference
-  double tolerance;                         // of the logits
+  double tolerance;                         // for the logits
   logits_distance logits;                   // over all steps
-  logits_distance logits_before;            // over the steps before the first difference in anything that logits depend on
+  logits_distance logits_before;            // over the steps before the first difference in a field that logits depend on
   std::optional<std::size_t> first_beyond;  // the first step whose logits differ by more than the tolerance
 
   /// Returns a summary for readers: a few lines, each with a line break at its end.
@@ -82,8 +83,8 @@ inline std::vector<position> only_in(std::span<const position> a, std::span<cons
   return rest;
 }
 
-/// Returns the largest absolute difference between the logits of two steps. Both must have the same number of logits. Infinite if one of
-/// them is not a number.
+/// Returns the largest absolute difference between the logits of two steps. Both must have the same number of logits. The result is
+/// infinite if one logit is not a number.
 inline double logits_apart(const step_trace& a, const step_trace& b) {
   double most = 0;
   for (std::size_t i = 0; i < a.logits.size(); ++i) {
@@ -110,7 +111,7 @@ inline std::optional<double> margin_into(const step_trace& trace, std::size_t la
   return layer > 0 && layer <= trace.margin.size() ? trace.margin[layer - 1] : std::nullopt;
 }
 
-/// Returns the first difference in what a step's logits depend on.
+/// Returns the first difference in the fields that a step's logits depend on.
 inline std::optional<trace_difference> difference_before_logits(const step_trace& a, const step_trace& b) {
   if (a.tokens != b.tokens) {
     const auto [in_a, in_b] = std::ranges::mismatch(a.tokens, b.tokens);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shortens prompts that exceed the model's limit. Cuts out the middle, as LongBench's pred.py does: instructions stand at both ends.
+// Shortens prompts that exceed the model's limit. Cuts out the middle, as LongBench's pred.py does, because instructions stand at both
+// ends.
 #pragma once
 
 #include <cstddef>

@@ -47,14 +47,14 @@ struct placed_tensor {
   }
 };
 
-/// The purpose of opening a model. A model that is only described may be one that this library does not support.
+/// Why a model is opened: to compute with it, or only to describe it. Only a described model may be one that this library does not support.
 enum class model_use : std::uint8_t { computed, described };
 
 /// Several threads may call const member functions at once.
 class checkpoint {
  public:
-  /// `path`: a GGUF file, the first shard of one, or a folder. If a folder has weights of both kinds, safetensors are used. Throws `error`
-  /// if a file is missing, malformed, or asks for something unsupported.
+  /// `path`: a GGUF file, the first of its shards, or a folder. If a folder has both safetensors and GGUF files, the safetensors are used.
+  /// Throws `error` if a file is missing, malformed, or asks for something unsupported.
   explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
       : path_(std::move(path)), use_(use) {
     std::error_code failure;
@@ -69,8 +69,8 @@ class checkpoint {
   const std::filesystem::path& path() const { return path_; }
   const model_config& config() const { return config_; }
 
-  /// Returns why the model cannot be computed. None if the config and the types of tensors are supported. If the config is the reason,
-  /// config() is empty.
+  /// Returns why the model cannot be computed, or nullopt if the config and the types of all tensors are supported. If the config is the
+  /// reason, config() is empty.
   std::optional<error> unsupported_reason() const {
     if (config_fault_) return config_fault_;
     try {
@@ -86,14 +86,15 @@ class checkpoint {
     const ggml_type* const type = ggml_type_of(t.stored->type);
     if (!plain_type(t.stored->type) && (!type || !type->dequantize)) t.refuse(types_read(), t.stored->type, error_code::unsupported);
   }
-  /// Returns the dtype of a type whose numbers are used as they are in the file, or none.
+  /// Returns the dtype of a plain type, or nullopt for any other type. Numbers of plain types are used as they are in the file.
   static std::optional<dtype> plain_type(std::string_view type) {
     for (const auto& [name, plain] : {std::pair(std::string_view("F32"), dtype::f32), {"F16", dtype::f16}, {"BF16", dtype::bf16}})
       if (type == name) return plain;
     return std::nullopt;
   }
 
-  /// Notes for the user about a model that is computed. Each sentence begins with the file and the key that it is about.
+  /// Notes for the user about keys of the config. Each begins with the file and the key that it is about. Empty if the config is not
+  /// supported.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// The stages that lazyprune.json recommends, in the syntax of stages::parse.
@@ -102,8 +103,8 @@ class checkpoint {
   /// All tensors, by their name in the file. The views are valid while the checkpoint exists.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
-  /// Starts to read the beginning of the first file with weights, if it is mapped, while the caller does other things. `ahead` must not
-  /// outlive this.
+  /// Starts to read the first 128 MiB of the first file with weights in the background. Does nothing if the file is not mapped. `ahead`
+  /// must not outlive this checkpoint.
   void prefetch(read_ahead& ahead) const {
     constexpr std::size_t beginning = std::size_t{128} << 20;
     if (!is_gguf() && files_.empty()) return;  // an index without tensors
@@ -112,11 +113,12 @@ class checkpoint {
   }
 
   bool is_gguf() const { return !shards_.empty(); }
-  /// The file with the metadata, the first shard. Null if this is not a GGUF model.
+  /// The first shard, which holds the metadata. Null if this is not a GGUF model.
   const gguf_file* gguf() const { return shards_.empty() ? nullptr : &shards_[0]; }
 
-  /// Returns the name in the file of the tensor with this Hugging Face name. In a model of text and images, the text model's tensors are
-  /// under language_model. Transformers before 4.52 wrote language_model.model.NAME; later versions write model.language_model.NAME.
+  /// Returns the name that the file gives to the tensor with this Hugging Face name. In a model of text and images, the text model's
+  /// tensors are under language_model. Transformers before 4.52 wrote language_model.model.NAME. Later versions write
+  /// model.language_model.NAME.
   std::string stored_name(std::string_view name) const {
     if (family_) return gguf_name_of(name, family_->tensors);
     if (!wrapped_) return std::string(name);
@@ -139,7 +141,8 @@ class checkpoint {
     throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "none of that name");
   }
 
-  /// The same, but also throws `error` if the type is not supported or the shape is another. With one row, the tensor may also be a vector.
+  /// Like `at`, but also throws `error` if the tensor has an unsupported type or another shape. If `rows` is 1, the tensor may also be a
+  /// vector.
   const placed_tensor& of_shape(std::string_view name, std::size_t rows, std::size_t columns) const {
     const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
     const std::string expected = "shape " + detail::shape_text(shape);
@@ -151,15 +154,16 @@ class checkpoint {
     return placed;
   }
 
-  /// Whether the file interleaves the rows of the tensor's heads. GGUF files do so for q and k of a llama, whose RoPE there rotates
-  /// neighbouring rows.
+  /// Whether the file interleaves the two halves of each head's rows in this tensor. GGUF files do this for q and k of a llama, because
+  /// their RoPE rotates neighbouring rows.
   bool interleaves(std::string_view name) const {
     if (!family_ || !family_->interleaved) return false;
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
-  /// Throws `error` if the files have a weight with another name, since the config then leaves out a part of the model. Ignores rotary
-  /// frequencies (old checkpoints store them), the head of a tied model, and the image model beside a text model.
+  /// Throws `error` if the files have a weight that is not in `names`. The config then leaves out some of the model. Three kinds of weights
+  /// are ignored: RoPE frequencies (old checkpoints store them), the output head of a model with tied embeddings, and the image model
+  /// beside a text model.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));
@@ -171,7 +175,7 @@ class checkpoint {
     }
   }
 
-  /// The number of token ids; none if the config is not supported.
+  /// The number of token ids, or nullopt if the config is not supported.
   std::optional<std::size_t> vocabulary() const { return config_fault_ ? std::nullopt : std::optional(config_.vocabulary); }
 
  private:
@@ -211,7 +215,7 @@ class checkpoint {
     return "one of " + names;
   }
 
-  /// `read` returns the config. If the model is only described and the config is not supported, notes the reason instead.
+  /// Stores the config that `read` returns. If the model is only described and its config is not supported, stores the reason instead.
   template <class Read>
   void read_config(const Read& read) {
     try {
@@ -262,7 +266,8 @@ class checkpoint {
       for (const stored_tensor& t : shard.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &shard.file()});
   }
 
-  /// The index may only name files in this folder. They may be links, since download caches keep the files elsewhere.
+  /// Returns the path of a shard that the index names. The shard must be in this folder. It may be a symbolic link, since download caches
+  /// keep the files elsewhere.
   std::filesystem::path path_of(const json_value& shard) const {
     const std::string& name = shard.string();
     if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)
@@ -276,13 +281,13 @@ class checkpoint {
   model_use use_;
   model_config config_;
   std::optional<error> config_fault_;
-  const model_family* family_ = nullptr;  // of a GGUF model
+  const model_family* family_ = nullptr;  // null unless this is a GGUF model
   bool wrapped_ = false;                  // the text model is in the config of a model of text and images
   std::optional<std::string> stages_;
   std::vector<std::string> remarks_;
   std::string weights_name_;  // the file that lists the tensors
   std::map<std::string, safetensors_file, std::less<>> files_;
-  std::vector<gguf_file> shards_;  // files_ is empty if there are any
+  std::vector<gguf_file> shards_;  // of a GGUF model, whose files_ is empty
   std::map<std::string_view, placed_tensor> tensors_;
 };
 

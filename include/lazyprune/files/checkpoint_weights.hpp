@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weights of a checkpoint as a source for load_model. Plain types are used as they are in the file. Quantized types have a reader that
-// widens them.
+// The weights of a checkpoint as a source for load_model.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +29,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The shapes of a checkpoint's tensors without their numbers. It finds missing and wrong tensors before anything is widened and packed.
+/// The shapes of a checkpoint's tensors without their numbers. load_model first asks it for all tensors. So missing and wrong tensors are
+/// found before any tensor is widened and packed.
 class checkpoint_shapes {
  public:
-  /// The checkpoint must outlive it.
+  /// The checkpoint must outlive this object.
   explicit checkpoint_shapes(const checkpoint& files) : files_(files) {}
 
   bool contains(std::string_view name) const { return files_.contains(name); }
@@ -58,18 +58,19 @@ class checkpoint_shapes {
   mutable std::set<std::string, std::less<>> asked_;
 };
 
-/// A checkpoint's tensors as a source for load_model. Plain types are used as they are in the file. Quantized types have a reader that
-/// widens them.
+/// A checkpoint's tensors as a source for load_model. Tensors of plain types (F32, F16, BF16) are used as they are in the file. Quantized
+/// matrices come with a reader that widens them.
 class checkpoint_weights {
  public:
-  /// `widened`: the type of widened matrices, bf16 or f32; vectors become f32. The checkpoint must outlive it.
+  /// Quantized matrices are widened to `widened`, which is bf16 or f32. Quantized vectors are widened to f32. The checkpoint must outlive
+  /// this object.
   explicit checkpoint_weights(const checkpoint& files, dtype widened = dtype::bf16) : files_(files), widened_(widened) {}
 
   bool contains(std::string_view name) const { return files_.contains(name); }
 
-  /// Returns the tensor. Throws `error` if it has another shape; with one row, it may also be a vector. If the file is mapped, this starts
-  /// to read the tensor into memory. Its pages are released with the last matrix that uses them. Valid while this object and the checkpoint
-  /// exist.
+  /// Returns the tensor, which is valid while this object and the checkpoint exist. Throws `error` if it is missing or has another shape.
+  /// If `rows` is 1, the tensor may also be a vector. If the file is mapped, this call starts to read the tensor into memory. Its pages are
+  /// released with the last matrix that uses them.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
@@ -88,7 +89,7 @@ class checkpoint_weights {
     return result;
   }
 
-  /// Returns the file of the tensor and its offset there. Missing tensors come before all others.
+  /// Returns the tensor's file and its offset in that file. load_model orders the layers by them. A missing tensor sorts first.
   std::pair<std::string_view, std::size_t> place(std::string_view name) const {
     const placed_tensor* const t = files_.find(name);
     if (!t) return {};
@@ -96,7 +97,7 @@ class checkpoint_weights {
   }
 
  private:
-  /// Returns the numbers of a vector of whole blocks. Undoes the interleaving.
+  /// Returns the numbers of a vector that consists of whole blocks. Undoes the interleaving of heads.
   const std::byte* numbers_of(const tensor& vector, const ggml_type& type, std::size_t head_dim) const {
     const std::size_t unit = size_of(vector.type);
     std::vector<std::byte> in_file(vector.bytes()), numbers(vector.bytes());
@@ -106,8 +107,7 @@ class checkpoint_weights {
     return vectors_.emplace_back(std::move(numbers)).data();
   }
 
-  /// Starts to read the tensor and the 64 MiB after it, since most files have the order of the layers. Does not ask for the same bytes
-  /// twice.
+  /// Starts to read the tensor and the 64 MiB after it, since most files store the layers in order. Does not ask for the same bytes twice.
   void prefetch(const placed_tensor& t) const {
     if (!t.file->mapped()) return;
     constexpr std::size_t ahead = std::size_t{64} << 20;
@@ -126,14 +126,14 @@ class checkpoint_weights {
   // load_model calls const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
-  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // first and last byte that were asked for
+  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // the range [first, end) that was asked for
   mutable read_ahead ahead_;
 };
 
 static_assert(tensor_source<checkpoint_weights> && tensor_source<checkpoint_shapes>);
 
 /// Packs a checkpoint's weights. Quantized weights become bf16, unless `options.as` says otherwise. Throws `error` if a weight is missing,
-/// has another shape than the config says, or is no part of the model.
+/// has another shape than the config says, or does not belong to the model.
 template <tensor_backend Backend>
 model<Backend> load_model(Backend& backend, const checkpoint& files, const load_options& options = {}) {
   const checkpoint_shapes shapes(files);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads a Hugging Face config.json as transformers reads it. The keys that all families share are read here, those of one family in
-// files/family/. A key that asks for something unsupported is refused by its name, never ignored.
+// Reads a Hugging Face config.json as transformers reads it. The keys that all families share are read here. The keys of one family are
+// read in files/family/. A key that asks for something unsupported is an error that names the key. It is never ignored.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline const model_family& family_of(const json_value& config) {
   return *family;
 }
 
-/// Returns the family whose text model is under text_config, in a model of text and images. Null for all other models.
+/// Returns the family of the text model under text_config if this is a model of text and images. Returns null for all other models.
 inline const model_family* wrapped_family(const json_value& config) {
   return find_family(&model_family::wrapper_type, config.at("model_type").string());
 }
@@ -56,7 +56,7 @@ inline void refuse_quantization(const json_value& config) {
     if (const auto value = config.find(key)) value->refuse_unsupported("no such key: it is not computed here");
 }
 
-/// Refuses keys that other families compute with, unless their value changes nothing. `c` has the model's shape.
+/// Refuses keys that only other families use in their computations, unless their value changes nothing. `c` has the model's shape.
 inline void refuse_other_keys(const json_value& config, const model_family& family, const model_config& c) {
   struct other_key {
     std::string_view name;
@@ -107,7 +107,7 @@ inline void read_shape(const json_value& config, const model_family& family, mod
 
 }  // namespace detail
 
-/// Returns the token ids under `key`: a number, a list, or nothing. In some files, -1 and 2^32 - 1 mean nothing.
+/// Returns the token ids under `key`, which is a number or a list, or may be missing. In some files, -1 and 2^32 - 1 mean "no token".
 inline std::vector<token_id> token_ids_of(const json_value& config, std::string_view key, std::size_t vocabulary) {
   std::vector<token_id> ids;
   const auto value = config.find(key);
@@ -141,8 +141,8 @@ inline model_config text_model_config_of(const json_value& config) {
 
 }  // namespace detail
 
-/// Returns the config of the text model that a config.json describes, alone or under text_config in a model of text and images. Throws
-/// `error` if a key is missing, out of range, or asks for something unsupported.
+/// Returns the config of the text model that a config.json describes. In a model of text and images, the text model is under text_config.
+/// Throws `error` if a key is missing, out of range, or asks for something unsupported.
 inline model_config model_config_of(const json_value& config) {
   const model_family* const wrapped = detail::wrapped_family(config);
   if (wrapped) {

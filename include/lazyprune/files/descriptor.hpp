@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// POSIX file descriptors. They close themselves, repeat interrupted calls, and tell faults of the machine from those of the user.
+// POSIX file descriptors that close themselves. The functions here repeat interrupted calls, and tell faults of the machine from faults of
+// the user.
 #pragma once
 
 #include <algorithm>
@@ -41,15 +42,16 @@ class file_descriptor {
   ~file_descriptor() { close(); }
 
   int get() const { return number_; }
-  /// Returns false, with errno set, if written bytes may be lost. EINTR is not an error: the descriptor is closed.
+  /// Closes the descriptor. Returns false, with errno set, if written bytes may be lost. EINTR is not an error, since the descriptor is
+  /// closed then, too.
   bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0 || errno == EINTR; }
 
  private:
   int number_;
 };
 
-/// Opens a file. Throws `error` if its name or permissions are at fault, and `error` of code io if the machine is. The errors name the file
-/// `name`. `mode`: the permissions of a new file, before the umask.
+/// Opens a file. Throws `error` if its name or permissions are at fault, and `error` of code io if the machine is at fault. `name` is the
+/// file's name in errors. `mode`: the permissions of a new file, before the umask.
 inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected,
                                  mode_t mode = 0666) {
   file_descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
@@ -71,14 +73,14 @@ inline std::filesystem::path behind_links(std::filesystem::path path) {
   return path;
 }
 
-/// Gives a new file the owner and permissions of the file that it will replace. If the process may not change owners, it stays the owner.
-/// Returns false, with errno set, if the permissions cannot be set.
+/// Gives a new file the owner and permissions of the file that it will replace. If the process may not change the owner, it tries to change
+/// only the group. Returns false, with errno set, if the permissions cannot be set.
 inline bool take_permissions(int descriptor, const struct stat& of) {
   if (::fchown(descriptor, of.st_uid, of.st_gid) != 0 && ::fchown(descriptor, static_cast<uid_t>(-1), of.st_gid) != 0) errno = 0;
   return ::fchmod(descriptor, of.st_mode & 0777) == 0;
 }
 
-/// Syncs the folder of a file that was renamed, so that its name survives a power failure, too. Returns false, with errno set, if the disk
+/// Syncs the folder of a file that was renamed, so that the new name survives a power failure. Returns false, with errno set, if the disk
 /// fails. A folder that cannot be opened or synced is not an error.
 inline bool sync_folder_of(const std::filesystem::path& file) {
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads matrices that cannot be used as they are in a file: quantized ones, and ones with interleaved rows. It converts a row when the row
-// is packed, so there is never a converted copy of the whole matrix.
+// Reads matrices that cannot be used as they are in a file: quantized matrices and matrices with interleaved rows. Each row is converted
+// when it is packed, so there is never a converted copy of the whole matrix.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Returns the place of a row of q or k in a llama's GGUF file. The file interleaves the two halves of each head, because its RoPE rotates
+/// Returns the index in a llama's GGUF file of a row of q or k. The file interleaves the two halves of each head, because its RoPE rotates
 /// neighbouring rows.
 constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
   const std::size_t in_head = row % head_dim, half = head_dim / 2;
@@ -26,10 +26,10 @@ constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
 
 }  // namespace detail
 
-/// Reads matrices of one type whose rows are whole blocks. Plain types are copied; quantized types become float or bf16.
+/// Reads matrices of one type whose rows are whole blocks. Plain values are copied. Quantized values become float or bf16.
 class ggml_rows final : public row_reader {
  public:
-  /// `head_dim`: of the heads, if the file interleaves their rows; else 0.
+  /// `head_dim`: the width of a head if the file interleaves the rows of heads, else 0.
   explicit ggml_rows(const ggml_type& type, std::size_t head_dim = 0) : type_(type), head_dim_(head_dim) {}
 
   void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
@@ -50,7 +50,7 @@ class ggml_rows final : public row_reader {
   }
 
  private:
-  // Values converted at a time: few enough that rounding to bf16 finds them in the L1 cache.
+  // How many values are converted at a time. They fit in the L1 cache, so that rounding to bf16 finds them there.
   static constexpr std::size_t piece = 1024;
   static_assert(piece % unit == 0);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tensor types of GGUF files (github.com/ggml-org/ggml): blocks of a few numbers with common scales. They are dequantized to the same
-// bits as in gguf-py. Only the last rounding matters. An f16 scale has 11 bits, and the whole numbers multiplied by it have at most 13 bits
-// together. So every product is exact in float, and a compiler may fuse it with the next sum without changing the result.
+// bits as in gguf-py. An f16 scale has 11 significant bits, and the whole numbers that multiply it have at most 13 bits together. So every
+// product is exact in float, and only the sum after it is rounded. A compiler may therefore fuse the two without changing the result.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct ggml_type {
   std::uint32_t id;  // in files
   std::string_view name;
   std::uint32_t values, bytes;  // of a block
-  /// Dequantizes `blocks` blocks to float; null: not supported. Plain types have blocks of one value.
+  /// Dequantizes `blocks` blocks to float. It is null if the type is not supported. Plain types have blocks of one value.
   void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
 };
 
@@ -46,17 +46,17 @@ void read_plain(const std::byte* from, std::size_t count, float* out) {
   widen({Type, 1, count, from}, 0, count, out);
 }
 
-// `out` overlaps no block (__restrict). Bytes may alias floats, and a compiler that cannot rule that out reads the bytes one by one.
-// Functions that look values up or combine two bytes have no __restrict: there it is no faster, or slower.
+// `out` does not overlap the block, and __restrict says so. Bytes may alias floats, so without __restrict a compiler reads the bytes one by
+// one. Some functions have no __restrict, because it makes them no faster or even slower.
 
 inline void read_q8_0(block_bytes b, float* __restrict out) {
   const float d = b.half(0);
   for (std::size_t j = 0; j < 32; ++j) out[j] = d * static_cast<float>(b.signed_byte(2 + j));
 }
 
-// Q4_0, Q4_1, Q5_0 and Q5_1: the low halves of the bytes are the first 16 values, the high halves the other 16. The fifth bits, if any, are
-// stored together. The two halves are a nested loop. GCC 12 would unroll two separate loops of 16 before it vectorizes, and then finds no
-// vectors for AVX2. That takes five times as long.
+// In Q4_0, Q4_1, Q5_0 and Q5_1, the low halves of the bytes are the first 16 values, and the high halves are the other 16. The fifth bits,
+// if any, are stored together. The two halves are a nested loop, because GCC 12 would unroll two separate loops of 16 before it vectorizes.
+// It would then find no vectors for AVX2, and the code would take five times as long.
 
 inline void read_q4_0(block_bytes b, float* __restrict out) {
   const float d = b.half(0);
@@ -70,7 +70,7 @@ inline void read_q4_1(block_bytes b, float* __restrict out) {
     for (std::size_t j = 0; j < 16; ++j) out[16 * i + j] = d * static_cast<float>(b[4 + j] >> 4 * i & 15) + m;
 }
 
-/// `b`: four bytes of fifth bits, then sixteen bytes of the other bits.
+/// Calls store(i, value) for each of 32 values. `b`: four bytes with the fifth bits, then sixteen bytes with the low four bits.
 template <class Store>
 void each_of_five_bits(block_bytes b, Store store) {
   const int low = b.word(0), high = b.word(2);
@@ -108,7 +108,7 @@ inline void read_q3_k(block_bytes b, float* __restrict out) {
     const int scale = (scales[i % 8] >> 4 * (i / 8) & 15) | (scales[8 + i % 4] >> 2 * (i / 4) & 3) << 4;
     const float group = d * static_cast<float>(scale - 32);
     const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2),
-                      third = b + 16 * (i % 2);  // third bits; an unset one makes the value less by 4
+                      third = b + 16 * (i % 2);  // third bits; a value whose third bit is 0 is less by 4
     for (std::size_t j = 0; j < 16; ++j)
       out[16 * i + j] = group * static_cast<float>((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4 - 4);
   }
@@ -158,7 +158,7 @@ inline void read_q6_k(block_bytes b, float* out) {
   }
 }
 
-// Types whose four bits select one of sixteen values.
+// In these types, four bits select one of sixteen values.
 
 inline constexpr std::array<float, 16> iq4_values = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 inline constexpr std::array<float, 16> mxfp4_values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice the real values

@@ -51,8 +51,8 @@ T number_at(const std::byte* at) {
   return value;
 }
 
-/// Returns the number in the shortest decimal text of this float: 1e-5 for the float nearest to 1e-5. So a number that a converter read
-/// from decimal text becomes the same number again.
+/// Returns the number that the shortest decimal text of this float stands for: 1e-5 for the float nearest to 1e-5. Converters read decimal
+/// numbers and store them as floats, and this restores the original numbers.
 inline double decimal_of(float value) {
   if (!is_finite(value)) return value;
   char text[32];
@@ -88,13 +88,13 @@ class gguf_value {
     need(is_string(), "a string");
     return text_at(entry_.bytes.data());
   }
-  /// A whole number of any type.
+  /// Returns a whole number from any integer type.
   std::uint64_t whole_number(std::uint64_t least = 0, std::uint64_t most = std::uint64_t{1} << 63) const {
     const auto value = whole(entry_.type, entry_.bytes.data());
     need(value && *value >= least && *value <= most, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return *value;
   }
-  /// A finite number of any type. An f32 has the value of its shortest decimal text.
+  /// Returns a finite number from any number type. An f32 has the value of its shortest decimal text.
   double number() const {
     const auto value = real(entry_.type, entry_.bytes.data());
     need(value && is_finite(*value), "a finite number");
@@ -106,8 +106,8 @@ class gguf_value {
     need(is_array(), "an array");
     return detail::number_at<std::uint64_t>(entry_.bytes.data() + 4);
   }
-  /// An array of at most `most` strings. The limit bounds memory: an empty string takes fewer bytes in the file than its view does in
-  /// memory.
+  /// Returns the strings of an array. Throws `error` if there are more than `most`. The limit bounds memory: an empty string takes fewer
+  /// bytes in the file than its view does in memory.
   std::vector<std::string_view> strings(std::size_t most = std::size_t{1} << 24) const {
     need(is_array() && element() == gguf_type::string, "an array of strings");
     if (size() > most) refuse("at most " + std::to_string(most) + " strings");
@@ -116,7 +116,7 @@ class gguf_value {
     for (const std::byte* at = values(); all.size() < size(); at += 8 + all.back().size()) all.push_back(text_at(at));
     return all;
   }
-  /// An array of `count` numbers of any type.
+  /// Returns the numbers of an array of any number type. Throws `error` unless there are `count` numbers.
   std::vector<double> numbers(std::size_t count) const {
     need(is_array() && real(element(), values_or_zero()), "an array of numbers");
     if (size() != count) refuse(std::to_string(count) + " numbers");
@@ -127,7 +127,7 @@ class gguf_value {
     return all;
   }
 
-  /// If this is an array of `count` equal numbers, returns that number; otherwise returns the value itself.
+  /// Returns the number if this is an array of `count` equal numbers. Otherwise returns this value.
   gguf_value if_equal(std::uint64_t count) const {
     if (!is_array() || size() != count || count == 0) return *this;
     const std::size_t bytes = detail::gguf_type_bytes[static_cast<std::size_t>(element())];
@@ -135,9 +135,9 @@ class gguf_value {
     return {file_, {entry_.key, element(), entry_.bytes.subspan(array_head, bytes)}};
   }
 
-  /// Whether it is 0 or false.
+  /// Whether the value is 0 or false.
   bool says_no() const { return entry_.type == gguf_type::boolean ? !boolean() : is(0.0); }
-  /// Whether it is this number.
+  /// Whether the value is this number.
   bool is(double number) const { return real(entry_.type, entry_.bytes.data()) == number; }
 
   /// Throws `error` about this value, as the getters do.
@@ -222,7 +222,7 @@ class gguf_value {
     if (!holds) refuse(expected);
   }
 
-  static constexpr std::size_t array_head = 4 + 8;  // bytes of the type and the number of values before an array's values
+  static constexpr std::size_t array_head = 4 + 8;  // before an array's values: bytes of their type and their number
 
   std::string file_;
   detail::gguf_entry entry_;
@@ -317,7 +317,7 @@ class gguf_parser {
     if (version == 1) fail("version 2 or 3", "version 1, whose lengths have 32 bits", error_code::unsupported);
     if (version != 2 && version != 3) fail("version 2 or 3", std::to_string(version));
     const auto tensors = number<std::uint64_t>("the number of tensors"), keys = number<std::uint64_t>("the number of keys");
-    // Keys and then tensors follow. The rest of the file must have room for the smallest of each.
+    // The keys follow, then the tensors. The rest of the file must have room for that many keys or tensors of the smallest size.
     const std::uint64_t most_keys = std::min(left() / least_key, most_entries), most_tensors = std::min(left() / least_info, most_entries);
     if (keys > most_keys) fail("at most " + std::to_string(most_keys) + " keys in the rest of the file", std::to_string(keys));
     if (tensors > most_tensors)
@@ -411,8 +411,8 @@ class gguf_parser {
 
   std::uint64_t padded(std::uint64_t size) const { return (size + alignment_ - 1) / alignment_ * alignment_; }
 
-  /// Assigns the tensors their bytes. Sorted by offset, each tensor begins where the one before ends, at the next multiple of the
-  /// alignment. So tensors do not overlap, and every other byte is padding.
+  /// Assigns the tensors their bytes. In the order of offsets, each tensor must begin where the one before ends, rounded up to the
+  /// alignment. So tensors do not overlap, and all other bytes are padding.
   void settle(std::vector<place>& places) {
     std::ranges::sort(places);
     const std::uint64_t first = std::min<std::uint64_t>(padded(at_), bytes_.size());
@@ -448,8 +448,8 @@ inline gguf_contents parse_gguf(std::span<const std::byte> bytes, std::string_vi
   return detail::gguf_parser(bytes, file).parse();
 }
 
-/// Whether a path is a GGUF file. Its first bytes decide, because caches name files by their hash. A name that ends in .gguf counts, too,
-/// so that a reader can report what is wrong with the file.
+/// Whether a path is a GGUF file. Its first bytes decide, because caches name files by their hash. A file whose name ends in .gguf also
+/// counts as one, so that opening it reports what is wrong with it.
 inline bool is_gguf_path(const std::filesystem::path& path) {
   std::error_code failure;
   if (!std::filesystem::is_regular_file(path, failure)) return false;
@@ -468,13 +468,13 @@ class gguf_file {
   const mapped_file& file() const { return file_; }
   std::span<const stored_tensor> tensors() const { return contents_.tensors; }  // ascending by name
 
-  /// Returns the metadata under this key, or none.
+  /// Returns the value of this key, or nullopt if the file does not have the key.
   std::optional<gguf_value> find(std::string_view key) const {
     const auto at = std::ranges::lower_bound(contents_.metadata, key, {}, &detail::gguf_entry::key);
     if (at == contents_.metadata.end() || at->key != key) return std::nullopt;
     return gguf_value(name(), *at);
   }
-  /// The same, but throws `error` if there is none.
+  /// Returns the value of this key. Throws `error` if the file does not have the key.
   gguf_value at(std::string_view key) const {
     if (auto value = find(key)) return std::move(*value);
     throw error(name(), "metadata", "the key " + in_quotes(key), "none");
@@ -492,7 +492,7 @@ class gguf_file {
   gguf_contents contents_;
 };
 
-/// Returns the tensor with that name in any of the files, or null.
+/// Returns the tensor with that name in any of the shards, or null.
 inline const stored_tensor* find_tensor(std::span<const gguf_file> shards, std::string_view name) {
   for (const gguf_file& shard : shards) {
     const auto at = std::ranges::lower_bound(shard.tensors(), name, {}, &stored_tensor::name);
@@ -501,8 +501,8 @@ inline const stored_tensor* find_tensor(std::span<const gguf_file> shards, std::
   return nullptr;
 }
 
-/// Opens a model's file, or all shards of a model split into NAME-00001-of-0000N.gguf; `path` is the first shard. Also throws `error` if a
-/// shard is missing or does not belong to the others.
+/// Opens a GGUF model. `path` is its one file, or the first of its shards NAME-00001-of-0000N.gguf. Throws `error` as gguf_file does, and
+/// if a shard is missing or does not belong to the others.
 inline std::vector<gguf_file> open_gguf(const std::filesystem::path& path, file_access how = file_access::map) {
   std::vector<gguf_file> shards;
   shards.emplace_back(mapped_file(path, how));

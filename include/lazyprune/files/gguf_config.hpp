@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reads a model's config from the metadata and tensors of its GGUF file, and maps the names of tensors. Keys that all families share are
-// read here, those of one family in files/family/. A key that asks for something unsupported is refused by its name, never ignored.
+// Reads a model's config from the metadata and tensors of its GGUF file, and maps the names of tensors. The keys that all families share
+// are read here. The keys of one family are read in files/family/. A key that asks for something unsupported is an error that names the
+// key. It is never ignored.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +26,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns the name in GGUF files of the tensor with this Hugging Face name, or an empty string. `of_family`: the family's own names, which
-/// have precedence.
+/// Returns the GGUF name of the tensor with this Hugging Face name, or an empty string if it has none. `of_family`: the family's own names,
+/// which have precedence.
 inline std::string gguf_name_of(std::string_view name, std::span<const tensor_name> of_family = {}) {
   constexpr tensor_name whole[] = {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
   constexpr tensor_name of_layer[] = {
@@ -75,8 +76,8 @@ class gguf_config_reader {
   }
 
  private:
-  /// Refuses the other keys of the architecture, unless their value changes nothing. They belong to computations that this library does not
-  /// support.
+  /// Refuses the keys of the architecture that are not read, unless their value changes nothing. They belong to computations that this
+  /// library does not support.
   void refuse_other_keys() const {
     constexpr std::string_view read_here[] = {"vocab_size",
                                               "context_length",
@@ -88,7 +89,7 @@ class gguf_config_reader {
                                               "attention.key_length",
                                               "attention.value_length",
                                               "attention.layer_norm_rms_epsilon",
-                                              "attention.layer_norm_epsilon",  // of norms that no family here has
+                                              "attention.layer_norm_epsilon",  // for norms that no family here has
                                               "rope.dimension_count",
                                               "rope.freq_base",
                                               "rope.scaling.type",
@@ -181,7 +182,7 @@ class gguf_config_reader {
     const auto type = keys_.find("rope.scaling.type"), old_factor = keys_.find("rope.scale_linear"),
                factor = keys_.find("rope.scaling.factor");
     const auto& stated = factor ? factor : old_factor;
-    const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 means none
+    const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 means no scaling
     const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // like llama.cpp, reads a factor alone as linear
     if (kind == "linear" || kind == "yarn") {
       const gguf_value of = stated ? *stated : keys_.at("rope.scaling.factor");
@@ -200,7 +201,7 @@ class gguf_config_reader {
     }
   }
 
-  /// Two tensors mark LongRoPE; the type of the scaling need not.
+  /// Reads LongRoPE if the file has its two tensors. The file need not name LongRoPE as the type of the scaling.
   void read_longrope(rope_config& rope, std::size_t half) {
     constexpr std::string_view names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
     const auto type = keys_.find("rope.scaling.type");

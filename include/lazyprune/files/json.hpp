@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reads JSON from untrusted files. Parsing is strict, and the getters' errors name the file and the place in it. Besides errors of grammar,
-// it refuses: a key twice in one object, nesting deeper than 64, numbers that overflow, a byte order mark, and more bytes than the caller
-// allows.
+// Reads JSON from untrusted files. Parsing is strict, and the getters' errors name the file and the place in it. The parser also refuses
+// some valid texts: a key twice in one object, nesting deeper than 64 levels, numbers that overflow, a byte order mark, and more bytes than
+// the caller allows.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class strict_json : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
 };
 
-/// Runs the text through the reader, which throws at the first error. Does not recurse, whatever the text is.
+/// Passes the text to the reader, which throws at the first error. The parser does not recurse, so deep nesting cannot overflow the stack.
 inline void parse_strictly(std::string_view text, strict_json& reader, std::string_view file, std::string_view where = {}) {
   const std::string at = where.empty() ? "" : std::string(where) + ": ";
   if (const std::size_t nul = text.find('\0'); nul != text.npos)  // the parser would take it for the end of the text
@@ -110,17 +110,17 @@ class json_builder : public strict_json {
 
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;  // from the root to the innermost object or array
-  nlohmann::json* member_ = nullptr;   // in the innermost object: place for the value of the last key
+  nlohmann::json* member_ = nullptr;   // where the value of the last key goes, in the innermost object
 };
 
 }  // namespace detail
 
-/// A value in a JSON text. It knows its place, and keeps the values of the whole text alive. The getters throw `error` if it has another
-/// type: "FILE: rope_scaling.factor: expected a number, found "two"".
+/// A value in a JSON text. It knows its place in the text, and keeps all values of the text alive. The getters throw `error` if the value
+/// has another type: "FILE: rope_scaling.factor: expected a number, found "two"".
 class json_value {
  public:
-  /// `where` is put before each place in errors: "line 3" in a file with one text per line. Throws `error` if the text has more than
-  /// `limit` bytes or is not strict JSON.
+  /// `where` comes before each place in errors, for example "line 3" in a file with one text per line. Throws `error` if the text has more
+  /// than `limit` bytes or is not strict JSON.
   static json_value parse(std::string_view text, std::string_view file, std::size_t limit, std::string_view where = {}) {
     if (text.size() > limit) throw error(file, where, "at most " + std::to_string(limit) + " bytes", std::to_string(text.size()));
     detail::json_builder builder(file, where);
@@ -137,26 +137,26 @@ class json_value {
   bool is_string() const { return value_->is_string(); }
   bool is_number() const { return value_->is_number(); }
 
-  /// Whether this object has such a member; null counts.
+  /// Whether this object has a member with this key, even if the member is null.
   bool has(std::string_view key) const {
     need(value_->is_object(), "an object");
     return value_->contains(key);
   }
-  /// Returns the member of this object. None if it is missing or null.
+  /// Returns the member with this key, or nullopt if it is missing or null.
   std::optional<json_value> find(std::string_view key) const {
     need(value_->is_object(), "an object");
     const auto at = value_->find(key);
     if (at == value_->end() || at->is_null()) return std::nullopt;
     return member(key, *at);
   }
-  /// Returns the member of this object. Throws `error` if it is missing.
+  /// Returns the member with this key. Throws `error` if it is missing.
   json_value at(std::string_view key) const {
     need(value_->is_object(), "an object");
     const auto at = value_->find(key);
     if (at == value_->end()) fail("the key " + in_quotes(key), "none");
     return member(key, *at);
   }
-  /// Returns this object, with the members that it lacks from `others`, a JSON text. The place stays the same.
+  /// Returns a copy of this object. The members that it lacks come from the object in `others`, a JSON text. The place stays the same.
   json_value with_defaults(std::string_view others) const {
     need(value_->is_object(), "an object");
     nlohmann::json all = nlohmann::json::parse(others);
@@ -172,10 +172,10 @@ class json_value {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
   }
 
-  /// The number of members of this object, or of items of this array; 0 for anything else.
+  /// The number of members of this object, or of items of this array. It is 0 for other values.
   std::size_t size() const { return value_->is_structured() ? value_->size() : 0; }
-  /// Calls with(key, value) for each member of this object, or with(value) for each item of this array. For large ones, this needs less
-  /// memory than a list.
+  /// Calls with(key, value) for each member of this object, or with(value) for each item of this array. For a large object or array, this
+  /// needs less memory than members() or items().
   template <class With>
   void each_member(const With& with) const {
     need(value_->is_object(), "an object");
@@ -206,13 +206,13 @@ class json_value {
     need(value_->is_string(), "a string");
     return value_->get_ref<const std::string&>();
   }
-  /// A whole number without sign, point or exponent.
+  /// Returns a whole number. The text must have no sign, point or exponent.
   std::uint64_t whole_number(std::uint64_t least = 0, std::uint64_t most = std::uint64_t{1} << 63) const {
     const bool fits = value_->is_number_unsigned() && value_->get<std::uint64_t>() >= least && value_->get<std::uint64_t>() <= most;
     need(fits, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return value_->get<std::uint64_t>();
   }
-  /// Any number. Numbers that were parsed are finite.
+  /// Returns any number. It is finite if it was parsed.
   double number() const {
     need(value_->is_number(), "a number");
     return value_->get<double>();

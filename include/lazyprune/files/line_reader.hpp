@@ -27,9 +27,8 @@ class line_reader {
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file to read", "a directory");
   }
 
-  /// Returns the next line without its line break, or none after the last. Bytes after the last line break are a line, unless there are
-  /// none. Throws `error` if the line is too long; the next call then returns the line after it. Throws `error` of code io if reading
-  /// fails.
+  /// Returns the next line without its line break, or nullopt after the last line. Bytes after the last line break count as a line. Throws
+  /// `error` if the line is too long. The next call then returns the line after it. Throws `error` of code io if reading fails.
   std::optional<std::string> next() {
     std::string line;
     bool any = false, too_long = false;
@@ -68,7 +67,7 @@ class line_reader {
   std::size_t limit_;
   file_descriptor file_;  // none: stdin
   std::string buffer_;
-  std::string_view rest_;  // of the buffer, not read yet
+  std::string_view rest_;  // the bytes in buffer_ that are not used yet
   std::size_t number_ = 0;
 };
 

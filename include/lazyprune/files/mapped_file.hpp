@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bytes of a file, mapped or read. A mapped file must not change or shrink while it is in use, or the system kills the process
-// (SIGBUS). `file_access::read` has no such condition, but takes the file's size in memory.
+// The bytes of a file, mapped or read. A mapped file must not change while it is in use. If it shrinks, the system may kill the process
+// (SIGBUS). `file_access::read` has no such condition, but needs as much memory as the file has bytes.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ enum class file_access : std::uint8_t { map, read };
 
 namespace detail {
 
-/// Returns a file's bytes to the system if they are mapped, else to the heap.
+/// Frees a file's bytes. Unmaps them if they are mapped, else deletes them.
 struct file_bytes_deleter {
   std::size_t mapped = 0;
   void operator()(const std::byte* at) const {
@@ -69,26 +69,26 @@ class mapped_file {
 
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  /// Whether its pages are read into memory on first use.
+  /// Whether the file is mapped, so that its pages are read into memory on first use.
   bool mapped() const { return data_.get_deleter().mapped != 0; }
-  /// Reads this part into memory, if the file is mapped, so that others need not wait for it.
+  /// Reads these bytes into memory if the file is mapped, so that other threads need not wait for them.
   void prefetch(std::span<const std::byte> part) const {
 #ifdef MADV_POPULATE_READ
-    // This reads pages as a reader would: some hundred KB at a time, ahead of the page that is needed. MADV_WILLNEED makes pages available
-    // one by one. That takes ten times the system time, and a reader waits for each page alone.
+    // MADV_POPULATE_READ reads some hundred KB at a time, as sequential reads do. MADV_WILLNEED makes the pages available one by one, which
+    // takes ten times the system time. A reader then waits for each page separately.
     if (advise(part, MADV_POPULATE_READ)) return;
 #endif
     constexpr std::size_t at_once = std::size_t{1} << 19;  // Linux reads at most a device's read_ahead_kb ahead, however much is asked for
     for (; !part.empty(); part = part.subspan(std::min(at_once, part.size())))
       advise(part.first(std::min(at_once, part.size())), MADV_WILLNEED);
   }
-  /// Tells the system that this part is not needed soon. A mapped part then no longer counts as this process's memory.
+  /// Tells the system that these bytes are not needed soon. If they are mapped, they no longer count as this process's memory.
   void release(std::span<const std::byte> part) const { advise(part, MADV_DONTNEED); }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_.get()), size_}; }
 
  private:
-  /// Gives advice about all pages that the part touches. It is only a hint, and systems differ in what they know, so a failure does not
-  /// matter.
+  /// Gives the system advice about all pages that contain these bytes. Returns false if the system does not accept the advice. This is not
+  /// an error, since advice is only a hint.
   bool advise(std::span<const std::byte> part, int advice) const {
     if (!mapped() || part.empty()) return true;
     const auto first = static_cast<std::size_t>(part.data() - data_.get()), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

@@ -30,7 +30,7 @@ class model_folder {
   const std::filesystem::path& path() const { return path_; }
 
   bool has(std::string_view name) const {
-    std::error_code ignored;  // counts a broken link as present: opening it then reports the fault
+    std::error_code ignored;  // a broken link counts as present, so that opening it reports the fault
     return std::filesystem::symlink_status(path_ / name, ignored).type() != std::filesystem::file_type::not_found;
   }
   bool has_safetensors() const { return has(one_file) || has(index_file); }
@@ -54,8 +54,8 @@ class model_folder {
   }
 
   /// Returns the path of the folder's GGUF model, or of its first shard. Returns nullopt if the folder has config.json and safetensors, or
-  /// no model. If there are several GGUF files, ignores those whose metadata say that they are not language models. Throws `error` if
-  /// several remain.
+  /// if it has no GGUF model. If there are several GGUF files, ignores those whose metadata say that they are not language models. Throws
+  /// `error` if several files remain.
   std::optional<std::filesystem::path> gguf() const {
     if (has("config.json") && has_safetensors()) return std::nullopt;
     std::vector<std::string> models = names();
@@ -66,7 +66,7 @@ class model_folder {
   }
 
  private:
-  /// Whether a GGUF file only accompanies a model: an image encoder (mmproj-NAME.gguf), an adapter, an importance matrix.
+  /// Whether a GGUF file only accompanies a model: an image encoder (mmproj-NAME.gguf), an adapter or an importance matrix.
   static bool serves_a_model(const std::filesystem::path& path) {
     try {
       const gguf_file file{mapped_file(path)};
@@ -81,7 +81,7 @@ class model_folder {
     }
   }
 
-  /// Whether a name ends in -0000K-of-0000N.gguf, K above 1.
+  /// Whether a name ends in -0000K-of-0000N.gguf with K above 1.
   static bool is_later_shard(std::string_view name) {
     constexpr std::string_view form = "-00000-of-00000.gguf";
     if (name.size() < form.size()) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A file that is complete or absent: it is written beside its place, and renamed once all of it is on disk.
+// A file that is either complete or absent. It is written under a temporary name, and renamed once all of it is on disk.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ inline namespace v0 {
 namespace detail {
 
 /// The names of unfinished files of this process, for a signal handler. A name is in at most one slot. Whoever takes it out of the slot
-/// removes the file. Without a free slot, a signal leaves the file behind.
+/// removes the file. If no slot is free, a signal leaves the file behind.
 class unfinished_files {
  public:
   static std::atomic<const char*>* add(const char* path) {
@@ -44,7 +44,7 @@ class unfinished_files {
 
 }  // namespace detail
 
-/// Removes the files that this process has not committed. It is async-signal-safe, for handlers of signals that end the process.
+/// Removes the files that this process has not committed. It is async-signal-safe, so handlers of signals that end the process may call it.
 inline void remove_unfinished_files() noexcept { detail::unfinished_files::remove_all(); }
 
 class output_file {
@@ -76,10 +76,10 @@ class output_file {
       buffer_.append(text);
   }
 
-  /// Gives the file its name. Without it, the written bytes are removed and an older file stays.
+  /// Gives the file its name. Without this call, the written bytes are removed and an older file stays.
   void commit() {
     flush();
-    const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: this kind cannot be synced
+    const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: such files cannot be synced
     if (!stored || !file_.close()) fail("to write all of it");
     if (!unfinished_) return;
     if (std::rename(unfinished_->c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_->string());
@@ -92,7 +92,7 @@ class output_file {
   static constexpr std::size_t buffer_bytes = 1 << 16;
   static constexpr std::string_view writable = "a file that can be written";
 
-  /// Opens a file with a new name beside the target. `before`: the file there now, or null.
+  /// Opens a file with a new name beside the target. `before`: the status of the file that now has the target's name, or null.
   void open_beside(const struct stat* before) {
     struct stat status {};
     std::filesystem::path name;
@@ -111,7 +111,7 @@ class output_file {
     throw error(path_.string(), "", "to set the permissions of the old file", reason_of(code), error_code::io);
   }
 
-  /// Takes the name back from the signal handler. If a handler runs now, it may still read the name, so the name is never freed.
+  /// Takes the name back from the signal handler. If a handler already took the name, it may still read it, so the name is never freed.
   void take_back() {
     if (slot_ && !std::exchange(slot_, nullptr)->exchange(nullptr)) unfinished_.release();
   }

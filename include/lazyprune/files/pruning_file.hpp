@@ -19,7 +19,7 @@ struct pruning_file {
 
   std::string stages;  // in the syntax of stages::parse
 
-  /// Throws `error` if the file cannot be read or has other contents.
+  /// Throws `error` if the file cannot be read, or is not a JSON object with the one key "stages".
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
     const json_value all = json_value::parse(file.text(), file.name(), most_bytes);

@@ -18,7 +18,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Reads parts of files, one after another. The files must outlive it. Its destructor drops all parts that wait.
+/// Reads ranges of files, one after another. The files must outlive this object. The destructor drops all ranges that are not read yet.
 class read_ahead {
  public:
   void ask(const mapped_file& file, std::span<const std::byte> part) {
@@ -30,7 +30,7 @@ class read_ahead {
     try {
       if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
       more_.notify_one();
-    } catch (const std::system_error&) {  // no thread: pages are read on first use
+    } catch (const std::system_error&) {  // without a thread, pages are read on first use
     }
   }
 
@@ -51,7 +51,7 @@ class read_ahead {
   std::mutex mutex_;
   std::condition_variable_any more_;
   std::deque<std::pair<const mapped_file*, std::span<const std::byte>>> parts_;
-  std::jthread thread_;  // the last member, so that it ends before the others
+  std::jthread thread_;  // the last member, so that the thread ends before the other members
 };
 
 }  // namespace v0

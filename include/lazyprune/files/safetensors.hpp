@@ -37,7 +37,7 @@ inline constexpr safetensors_type safetensors_types[] = {
     {"U32", 32},    {"F32", 32},        {"C64", 64},        {"F64", 64},    {"I64", 64}, {"U64", 64},
 };
 
-/// Collects the table of tensors while the header is parsed. No tree of JSON values is built, so it needs little more memory than the
+/// Collects the table of tensors while the header is parsed. No tree of JSON values is built, so parsing needs little more memory than the
 /// table.
 class safetensors_header : public strict_json {
  public:
@@ -132,7 +132,7 @@ class safetensors_header : public strict_json {
   std::set<std::string> metadata_keys_;
   bool has_metadata_ = false;
   bool metadata_ = false;       // reading a member of __metadata__
-  field field_ = field::type;   // being read
+  field field_ = field::type;   // the field that is being read
   std::array<bool, 3> seen_{};  // the fields that this tensor has so far
 };
 

@@ -12,11 +12,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One tensor of a file. `data` is little-endian, row-major, and may be at any address.
+/// One tensor of a file. `data` is little-endian and row-major. It need not be aligned.
 struct stored_tensor {
   std::string name;
   std::string_view type;             // as the format spells it: "F32", "BF16", "Q4_K", ...
-  std::vector<std::uint64_t> shape;  // rows before columns; empty: a scalar
+  std::vector<std::uint64_t> shape;  // rows before columns; empty for a scalar
   std::span<const std::byte> data;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Traces as JSON Lines, one object per step. Other engines write this format, too:
 //   {"step":0,"tokens":[1,5,9],"layers":[{"active":[0,1,2],"rows":[0,1,2],"revived":[]}, ...],"next":17}
-// Optional keys are "logits":[...], "margin":[0.01,null, ...] (layers - 1), and in a layer "scores":[0.1,0.7,0.2] (active). "scores" is
-// null if none were recorded. Unknown keys are ignored.
+// Three keys are optional: "logits":[...], "margin":[0.01,null, ...] with layers - 1 entries, and in a layer "scores":[0.1,0.7,0.2] with
+// one entry for each active position. "scores" is null if no scores were recorded. Unknown keys are ignored.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ inline void append_exactly(std::string& out, double value, std::size_t step, std
   out += text == "-0" ? "-0.0" : text;  // an integer has no negative zero
 }
 
-/// Reads a line while it is parsed. A trace has millions of numbers, too many for a tree of values.
+/// Builds a step while its line is parsed. A trace has millions of numbers, so a tree of JSON values would take too much memory.
 class trace_line : public strict_json {
  public:
   using strict_json::strict_json;
@@ -158,7 +158,7 @@ class trace_line : public strict_json {
     return member_ == 0 ? layer.active : member_ == 1 ? layer.rows : layer.revived;
   }
 
-  /// The place of the next value.
+  /// Returns the place of the next value, for errors.
   std::string here() {
     const auto entry = [](std::string_view list, std::size_t index) { return std::string(list) + '[' + std::to_string(index) + ']'; };
     const std::string layer = entry("layers", std::max<std::size_t>(step_.layers.size(), 1) - 1) + '.';
@@ -300,7 +300,7 @@ inline std::string to_line(const step_trace& step) {
 }
 
 /// Reads all steps of a trace from a file or pipe. Throws `error` if the file is missing, a line is not a valid step, or the steps do not
-/// fit together: "t.jsonl: line 3: layers[2].rows: expected ..., found ...". Throws `error` of code io if reading fails.
+/// fit together. An example is "t.jsonl: line 3: layers[2].rows: expected ..., found ...". Throws `error` of code io if reading fails.
 inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
   const std::string file = path.string(), all = read_to_end(path);
   std::string_view rest = all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// UTF-8, and how to show bytes from files in a line of an error.
+// Functions for UTF-8, and for showing bytes from files in errors of one line.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns the number of bytes of a UTF-8 character with this first byte; 1 if no character begins with it.
+/// Returns the number of bytes of a UTF-8 character with this first byte, or 1 if no character begins with this byte.
 constexpr std::size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte >= 0xf0 && byte < 0xf8 ? 4 : byte >= 0xe0 && byte < 0xf0 ? 3 : byte >= 0xc0 && byte < 0xe0 ? 2 : 1;
 }
 
-/// Returns the number of bytes of the well-formed UTF-8 character (RFC 3629) at the beginning of the text; 0 if there is none.
+/// Returns the size in bytes of the well-formed UTF-8 character (RFC 3629) at the start of the text, or 0 if there is none.
 constexpr std::size_t utf8_prefix(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text[0]);
@@ -35,7 +35,7 @@ constexpr std::size_t utf8_prefix(std::string_view text) {
   return code < least[length] || code > 0x10ffff || surrogate ? 0 : length;
 }
 
-/// Returns the place of the first byte that is not well-formed UTF-8; the size of the text if there is none.
+/// Returns the index of the first byte that is not well-formed UTF-8, or the size of the text if there is none.
 constexpr std::size_t utf8_end(std::string_view text) {
   std::size_t at = 0;
   while (const std::size_t length = utf8_prefix(text.substr(at))) at += length;
@@ -100,8 +100,8 @@ constexpr bool is_unicode_white_space(char32_t c) {
 /// Python's str.isspace(), for chat templates and the metrics of benchmarks: White_Space and the separators U+001C to U+001F.
 constexpr bool is_python_space(char32_t c) { return is_unicode_white_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-/// Returns the number of bytes at the beginning of the text that begin a well-formed character but do not complete it; 0 if there are none.
-/// These are the "maximal subparts" that one U+FFFD each replaces (Unicode 15, section 3.9).
+/// Returns the size in bytes of an incomplete character at the start of the text, or 0 if there is none. Its bytes begin a well-formed
+/// character but do not complete it. Unicode 15, section 3.9, calls these bytes a "maximal subpart" and replaces them by one U+FFFD.
 constexpr std::size_t utf8_beginning(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text[0]);
@@ -139,8 +139,8 @@ inline std::u32string characters_of(std::string_view text) {
   return out;
 }
 
-/// Returns a name or value from a file for one line of text. Control bytes and bytes that are not UTF-8 become \xHH. It is cut after 60
-/// characters.
+/// Returns a name or value from a file in a form that fits in one line of text. Control bytes and bytes that are not UTF-8 become \xHH. The
+/// result is cut after 60 characters.
 inline std::string printable(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The shape of a model, and how its family differs from others. The members are plain values. Most have the names that the field uses.
+// The shape of a model, and the properties in which model families differ.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// How the frequencies of RoPE are scaled, so that a sequence can be longer than those in pre-training.
+/// How a model scales its RoPE frequencies, so that it can read longer sequences than in pre-training.
 enum class rope_scaling : std::uint8_t {
   none,
   linear,    // divides every frequency by `factor`
   llama3,    // divides low frequencies, keeps high ones, interpolates between (Llama 3.1)
-  yarn,      // arXiv 2309.00071: as llama3, with bounds given as rotations over the original length; also scales attention
-  longrope,  // arXiv 2402.13753: divides each frequency by a number of its own, `divisors` or `long_divisors`; also scales attention
+  yarn,      // arXiv 2309.00071: like llama3, but the bounds are rotations over the original length; also scales attention
+  longrope,  // arXiv 2402.13753: divides each frequency by its own divisor (`divisors`, `long_divisors`); also scales attention
 };
 
 struct rope_config {
@@ -53,11 +53,11 @@ struct model_config {
   double rms_epsilon = 1e-5;
   rope_config rope;
   std::size_t rotary_dim = 0;                // numbers at the start of each head that RoPE rotates; 0: all
-  std::vector<std::size_t> windows{};        // (layers): how many tokens a row attends to: itself and those before it; 0, or empty: all
+  std::vector<std::size_t> windows{};        // (layers): size of the sliding window, including the row itself; 0 or empty: no window
   std::optional<rope_config> window_rope{};  // RoPE of the layers with a window; nullopt: they use `rope`
   bool tied = false;                         // the output head (lm_head) shares the embedding table
   bool qkv_bias = false;
-  bool output_bias = false;  // bias of the attention's output product
+  bool output_bias = false;  // bias of o_proj
   bool mlp_bias = false;
   bool qk_norm = false;         // RMSNorm of each query and key head before RoPE (Qwen3)
   bool post_norms = false;      // RMSNorm of the outputs of attention and feed-forward (Gemma)
@@ -67,7 +67,7 @@ struct model_config {
   double embedding_scale = 1.0;     // multiplies the rows of the embedding table
   double attention_scale = 0.0;     // multiplies q.k; 0: 1 / sqrt(head_dim)
   double attention_soft_cap = 0.0;  // scores become cap * tanh(score / cap); 0: no cap
-  double logit_soft_cap = 0.0;      // the same for logits
+  double logit_soft_cap = 0.0;      // logits become cap * tanh(logit / cap); 0: no cap
   std::vector<token_id> bos;        // at most one
   std::vector<token_id> eos;        // each of them ends the sequence
 

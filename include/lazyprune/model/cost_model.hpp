@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The expected cost of a prefill, from the rows that each layer computes. Compare a measured speedup with it. It counts floating-point
-// operations. It leaves out scoring, selecting and moving rows, so their cost shows as the speedup that is missing.
+// The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. Compare a measured speedup with it.
+// Scoring, selecting and moving rows are left out. Their cost shows as the gap between the expected and the measured speedup.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline namespace v0 {
 struct cost_model {
   double linear = 1.0;     // in the linear layers
   double attention = 1.0;  // in the attention
-  double single = 1.0;     // in a linear layer that computes one row, because it reads the whole weight for that row
+  double single = 1.0;     // in a linear layer over one row, which reads the whole weight matrix for that row
 
   /// The cost of one layer over `rows` tokens. Only the last `outputs` rows are computed in full; the others get keys and values only. A
   /// row attends to itself and the rows before it, at most the nearest `window` of them.
@@ -30,11 +30,12 @@ struct cost_model {
            attention * pairs * 4.0 * q_size;
   }
 
-  /// The logits of one token.
+  /// The cost of the logits of one token.
   double logits(const model_config& c) const { return single * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary); }
 
-  /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token. It is not known
-  /// which tokens are kept. So a layer's window is assumed to hold the same share of the kept tokens as of all tokens.
+  /// The cost of a first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token. The
+  /// function does not know which tokens are kept. It assumes that a layer's window holds the same share of the kept tokens as of all
+  /// tokens.
   double prefill(const model_config& c, std::span<const std::size_t> rows) const {
     double cost = logits(c);
     for (std::size_t l = 0; l < rows.size(); ++l) {
@@ -44,7 +45,7 @@ struct cost_model {
     return cost;
   }
 
-  /// A decode step of one token in a dense sequence that then has `known` tokens, and its logits.
+  /// The cost of a decode step of one token and of its logits. The sequence is dense and then has `known` tokens.
   double decode_step(const model_config& c, std::size_t known) const {
     double cost = logits(c);
     for (std::size_t l = 0; l < c.layers; ++l) {
@@ -60,9 +61,9 @@ struct cost_model {
   double product(std::size_t rows) const { return rows == 1 ? single : linear; }
 };
 
-/// Returns the units in seconds, from a first prefill that computed rows[l] tokens in layer l. It took `seconds` in all, `attention`
-/// seconds in attention and `logits` seconds in the head's product. The rest counts for the linear layers, together with norms, rotations
-/// and additions.
+/// Returns costs in seconds per operation, measured in a first prefill that computed rows[l] tokens in layer l. The prefill took `seconds`
+/// in all. Attention took `attention` seconds of them, and the head's product took `logits` seconds. The rest counts for the linear layers,
+/// together with norms, RoPE and additions.
 inline cost_model measured_costs(const model_config& c, std::span<const std::size_t> rows, double seconds, double attention,
                                  double logits) {
   const auto share = [](double cost, double operations) { return operations > 0 ? std::max(cost, 0.0) / operations : 0.0; };
@@ -75,7 +76,7 @@ inline cost_model measured_costs(const model_config& c, std::span<const std::siz
           .single = single};
 }
 
-/// Returns how many times faster than the dense prefill a pruned prefill is expected to be.
+/// Returns the expected speedup of a pruned prefill over the dense prefill.
 inline double predicted_speedup(const cost_model& costs, const model_config& c, std::span<const std::size_t> dense_rows,
                                 std::span<const std::size_t> rows) {
   return costs.prefill(c, dense_rows) / costs.prefill(c, rows);

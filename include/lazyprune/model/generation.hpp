@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The options of a generation and its result. Neither needs the model: generator.hpp does the work.
+// The options and the result of a generation. The functions that generate are in generator.hpp.
 #pragma once
 
 #include <cstddef>
@@ -27,16 +27,16 @@ constexpr std::string_view name_of(finish_reason reason) {
 
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
-  std::size_t context = 0;    // longest sequence, in tokens; 0: the model's limit. The session's limit holds as well
-  std::size_t expected = 0;   // length of the whole sequence, if known: see sequence::expect; 0: `context`, or what max_new allows
+  std::size_t context = 0;    // longest sequence, in tokens; 0: the model's limit. The session's limit applies too
+  std::size_t expected = 0;   // expected length (sequence::expect); at least `context`, or without one, the prompt + max_new
   std::size_t chunk = 0;      // prompt tokens read at a time; the last chunk may have up to two more; 0: the whole prompt
-  std::size_t speculate = 0;  // tokens that a decode step reads at most: the last token and drafts of the next ones; 0: no drafts
+  std::size_t speculate = 0;  // most tokens that a decode step reads: the last token, then drafted ones; 0: no drafts
   sampling sampler{};
   bool ignore_eos = false;
-  std::vector<token_id> eos{};                              // tokens that end the sequence, besides those in the model's config
-  std::vector<token_id> force{};                            // teacher forcing: each of these replaces a generated token; one step each
+  std::vector<token_id> eos{};                              // tokens that end the sequence, besides model_config::eos
+  std::vector<token_id> force{};                            // teacher forcing: these tokens replace the generated ones
   bool trace = false;                                       // record a step_trace for each step
-  bool trace_logits = false;                                // and the logits in it
+  bool trace_logits = false;                                // record a step_trace with logits for each step
   std::function<void(std::span<const float>)> on_logits{};  // called with the logits of each token, outside the measured time
   std::function<void(const any_session&)> on_step{};        // called after each step, outside the measured time
   std::function<bool(token_id)> on_token{};                 // called with each token except a final EOS; false ends the sequence ("stop")
@@ -47,14 +47,14 @@ struct generation {
   std::vector<token_id> tokens;  // generated, including a final EOS
   finish_reason reason = finish_reason::length;
   double prefill_seconds = 0;  // time to first token: from token ids to the first chosen token
-  double decode_seconds = 0;   // of the decode steps
+  double decode_seconds = 0;   // time of all decode steps
   std::size_t decode_steps = 0;
-  std::size_t drafted = 0;   // drafts
-  std::size_t accepted = 0;  // drafts that were right. Each decode step yields one token, and these besides
-  statistics cost;           // of the whole sequence, including earlier turns
-  double share_prompt = 0;   // share of prompt tokens times layers that is computed by the end (the paper's Table 2)
+  std::size_t drafted = 0;   // drafted tokens
+  std::size_t accepted = 0;  // drafted tokens that were right; each decode step yields one token more
+  statistics cost;           // statistics of the whole sequence, including earlier turns
+  double share_prompt = 0;   // share of the (prompt token, layer) pairs computed by the end (the paper's Table 2)
   memory_use memory;
-  step_seconds sections;  // of the prefill
+  step_seconds sections;  // times of the prefill
   std::vector<step_trace> trace;
 };
 

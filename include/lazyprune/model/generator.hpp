@@ -52,8 +52,8 @@ inline void check_speculation(const any_session& session, const generation_optio
     throw error("generation", "speculate", "no trace, because wrong drafts are taken back", "a trace");
 }
 
-/// Reads a prompt in chunks, except its last piece, which stays in `prompt`. That piece has at least 3 tokens. For 1 or 2 rows, the cpu
-/// backend splits the keys in another way and so adds in another order. Returns false if the observer stopped a chunk.
+/// Reads a prompt in chunks, except its last piece, which stays in `prompt`. If the prompt has 3 or more tokens, so has the last piece: for
+/// 1 or 2 rows, the cpu backend splits the keys differently and adds in another order. Returns false if the observer stopped a chunk.
 template <tensor_backend Backend>
 bool read_pieces(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id>& prompt, std::size_t chunk,
                  step_observer* observer) {
@@ -65,7 +65,7 @@ bool read_pieces(workspace<Backend>& work, sequence<Backend>& seq, std::span<con
   return true;
 }
 
-/// Calls `read`, which returns whether it read everything. If it did not, or if it threw, the sequence forgets the new tokens.
+/// Calls `read`, which returns whether it read everything. If it returns false or throws, the sequence forgets the new tokens.
 template <tensor_backend Backend, class Read>
 bool read_whole(sequence<Backend>& seq, const Read& read) {
   const std::size_t before = seq.known();
@@ -118,13 +118,13 @@ class generating {
     begin_after(read(prompt, observers));
   }
 
-  /// The number of tokens to generate, at most.
+  /// The maximum number of tokens to generate.
   std::size_t wanted() const { return options_.force.empty() ? options_.max_new : options_.force.size(); }
 
   /// Tells a sequence how long it may get. Must be called before its first token.
   void expect(sequence<Backend>& seq) const { seq.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_)); }
 
-  /// Makes room for the prompt and the tokens to come.
+  /// Makes room for the prompt and the tokens to generate.
   void make_room(std::span<const token_id> prompt) {
     if (options_.speculate > 0) {
       said_.assign(seq_.tokens().begin(), seq_.tokens().begin() + static_cast<std::ptrdiff_t>(before_));
@@ -150,17 +150,17 @@ class generating {
     return {logits, clock::now() - start};
   }
 
-  /// Chooses the first token. This sequence has read the prompt, or is a fork of the one that has.
+  /// Chooses the first token. This sequence has read the prompt, or is a fork of a sequence that has.
   void begin_after(const prompt_read& prompt) {
     const auto start = clock::now();
     if (!prompt.logits.empty()) choose(prompt.logits);
     take(prompt.logits, prompt.passed + (clock::now() - start));
   }
 
-  /// Whether more tokens are to come.
+  /// Whether there are more tokens to generate.
   bool goes_on() const { return goes_on_; }
 
-  /// A decode step of this sequence alone.
+  /// Runs a decode step of this sequence alone.
   void step() {
     const auto start = clock::now();
     const scalars logits = read_next();
@@ -168,7 +168,8 @@ class generating {
     take(logits, clock::now() - start);
   }
 
-  /// The next step, for a batch. It reads the last token and drafts of those after it. Call `choose` and `take` afterwards.
+  /// Returns the next step, for a batch. The step reads the last token and drafts of the tokens after it. Call `choose` and `take`
+  /// afterwards.
   sequence_step<Backend> next() {
     input_.assign(1, result_.tokens.back());
     if (const std::size_t room = std::min({wanted() - result_.tokens.size(), context_ - seq_.known(), options_.speculate}); room > 1) {
@@ -178,7 +179,7 @@ class generating {
     return {seq_, input_, phase::decode, input_.size(), &in_decode_};
   }
 
-  /// Chooses a token from each row of logits, up to the first token that differs from its draft. Forgets that draft and those after it.
+  /// Chooses a token from each row of logits, up to the first token that differs from its draft. Forgets that draft and all later ones.
   void choose(scalars logits) {
     const std::size_t outputs = logits.size() / work_.model().config.vocabulary, before = result_.tokens.size();
     chosen_.clear();
@@ -221,7 +222,7 @@ class generating {
  private:
   step_observer* recorder() { return options_.trace || options_.trace_logits ? &recorder_ : nullptr; }
 
-  /// The logits after the prompt; empty if an observer stopped it. `read_next` does likewise.
+  /// Returns the logits after the prompt; empty if an observer stopped the step.
   scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
     scalars logits;
     read_whole(seq_, [&] {
@@ -231,7 +232,7 @@ class generating {
     return logits;
   }
 
-  /// The logits after each token of the next step: (input_, vocabulary).
+  /// Returns the logits after each token of the next step, (input_, vocabulary); empty if an observer stopped the step.
   scalars read_next() {
     const sequence_step<Backend> next_step = next();
     if (input_.size() == 1) return forward(work_, seq_, input_, phase::decode, &in_decode_);
@@ -293,13 +294,13 @@ class generating {
   step_observers in_decode_{&memory_, recorder(), options_.observer};
   std::size_t before_ = 0, prompt_tokens_ = 0, context_ = 0, most_ = 0;
   bool goes_on_ = false;
-  std::vector<token_id> said_;    // the sequence with the next token to read: drafts are looked up here
+  std::vector<token_id> said_;    // the sequence and the next token to read; drafts are looked up in it
   std::vector<token_id> input_;   // tokens of the current decode step
   std::vector<token_id> chosen_;  // tokens that the last step chose
   generation result_;
 };
 
-/// One decode step of several sequences, as one batch.
+/// Runs one decode step of several sequences, as one batch.
 template <tensor_backend Backend>
 void step_together(workspace<Backend>& work, std::span<generating<Backend>* const> seqs) {
   using clock = typename generating<Backend>::clock;
@@ -324,7 +325,7 @@ void step_together(workspace<Backend>& work, std::span<generating<Backend>* cons
   for (std::size_t i = 0; i < seqs.size(); ++i) seqs[i]->take(logits[i], passed);
 }
 
-/// Continues sequences until all have ended. Each step is a batch of those that have not.
+/// Continues sequences until all have ended. Each step is a batch of the sequences that have not ended.
 template <tensor_backend Backend>
 std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<generating<Backend>>& seqs) {
   std::vector<generating<Backend>*> open;
@@ -344,7 +345,7 @@ std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<gener
 
 }  // namespace detail
 
-/// Reads the beginning of a sequence, in chunks of `chunk` tokens, or in one chunk if `chunk` is 0. It computes everything that does not
+/// Reads the prefix of a sequence, in chunks of `chunk` tokens, or in one chunk if `chunk` is 0. It computes everything that does not
 /// depend on the query to come. `generate` continues from there, in this sequence or in forks of it. Returns false if the observer stopped
 /// it; the sequence then forgets the new tokens. Throws as `forward` does.
 template <tensor_backend Backend>
@@ -357,7 +358,7 @@ template <tensor_backend Backend>
   });
 }
 
-/// One of several sequences to generate together. All that it refers to must stay valid until they are done.
+/// One of several sequences to generate together. The objects that it refers to must stay valid until all sequences are done.
 template <tensor_backend Backend>
 struct generation_request {
   std::reference_wrapper<sequence<Backend>> seq;
@@ -365,12 +366,12 @@ struct generation_request {
   std::reference_wrapper<const generation_options> options;
 };
 
-/// Continues several sequences. They must be different objects, and may differ in length, policy and options. It reads the prompts one
-/// after another. Then each decode step is a batch, which reads the weights once for all sequences. Each sequence gets the tokens that it
-/// would get alone, if the backend gives a row the same bits in any batch. Four things differ. `decode_seconds` is the time of the
-/// sequence's batches. The scratch memory is that of all sequences. In a batch, an observer is told of logits only if it wants them. An
-/// observer that stops a decode step ends all sequences of the batch.
-/// Throws `error`, before it reads any prompt, if a sequence is given twice, and as the other `generate` does.
+/// Continues several sequences. They must be different objects, and may differ in length, policy and options. `generate` reads the prompts
+/// one after another. Then each decode step is a batch, which reads the weights once for all sequences. Each sequence gets the tokens that
+/// it would get alone, if the backend gives a row the same bits in any batch. Four things differ from sequences that are generated alone.
+/// `decode_seconds` is the time of the sequence's batches. The scratch memory is that of all sequences. In a batch, an observer gets logits
+/// only if its `wants_logits` is true. An observer that stops a decode step ends all sequences of the batch.
+/// Throws `error` if a sequence is given twice, before it reads any prompt. Also throws as the other `generate` does.
 template <tensor_backend Backend>
 std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<std::span<const generation_request<Backend>>> requests) {
   using generating = detail::generating<Backend>;
@@ -390,8 +391,8 @@ std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<
 
 /// Continues a sequence, a new one or one with earlier turns. It reads the prompt, then generates token by token. The last generated token
 /// is chosen but not read, so the prompt of the next turn must begin with it. With `speculate`, a step reads drafts (prompt_lookup) after
-/// the last token, and then takes the wrong ones back. The tokens and the sequence are the same as without, if the backend gives a row the
-/// same bits in any step. But a scorer with a memory has seen only the last token of each step.
+/// the last token, and then takes the wrong ones back. The tokens and the sequence are the same as without drafts, if the backend gives a
+/// row the same bits in any step. But a scorer with a memory has seen only the last token of each step.
 /// Throws `error` if the prompt is empty, does not fit into the context or the session's limit, or has an id outside the vocabulary. Throws
 /// `error` if the logits are not finite. With `speculate`, throws `error` if the policy could prune in decode steps or a trace is wanted.
 template <tensor_backend Backend>
@@ -401,11 +402,11 @@ generation generate(workspace<Backend>& work, sequence<Backend>& seq, std::span<
 }
 
 /// Generates several continuations of one prompt, each with its own options. It reads and prunes the prompt once, in chunks as the first
-/// options say. The first continuation belongs to this sequence; the others belong to forks, which are discarded at the end. Each
-/// continuation, and what its observer is told of the prompt, is as if it were alone. Decode steps are batches, as above. Two things
-/// differ. With LongRoPE, the longest continuation chooses the rotary frequencies for all. An observer that stops the prompt stops all
+/// options say. The first continuation belongs to this sequence. The others belong to forks, which are discarded at the end. Each
+/// continuation is as if it were alone, and its observer is told the same about the prompt. Decode steps are batches, as above. Two things
+/// differ. With LongRoPE, the longest continuation chooses the RoPE frequencies for all. An observer that stops the prompt stops all
 /// continuations.
-/// Throws `error` as `generate` does, before it reads the prompt, and if some options ask for no tokens.
+/// Throws `error` if some options ask for no tokens, before it reads the prompt. Also throws as `generate` does.
 template <tensor_backend Backend>
 std::vector<generation> generate_alternatives(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> prompt,
                                               std::type_identity_t<std::span<const generation_options>> options) {

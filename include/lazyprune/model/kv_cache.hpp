@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Keys and values of one sequence. Each layer has rows in the order in which they were computed, and the slot of each token's row. Memory
-// grows with the rows that were computed, not with context times layers. Only the slot numbers, 4 bytes for each token and layer, exist for
-// all tokens. Copies share the memory of rows, block by block, until one of them writes.
+// The keys and values of one sequence. Each layer has rows of keys and values, and the slot of each token's row. Memory grows with the rows
+// that were computed, not with context times layers. Only the slot numbers exist for all tokens; they take 4 bytes for each token and
+// layer. Copies share the memory of rows, block by block, until one of them writes.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ class kv_cache {
     }
   }
 
-  /// Stores the rows of the tokens, k and v (tokens, kv_heads * head_dim). They take the layer's free slots, ascending, and then new ones.
+  /// Stores `k` and `v`, (tokens, kv_heads * head_dim), as the rows of the tokens. The rows take the layer's free slots in ascending order,
+  /// and then new slots.
   void put(Backend& backend, layer_id layer, std::span<const position> tokens, rows_view<const typename Backend::scalar> k,
            rows_view<const typename Backend::scalar> v) {
     if (tokens.empty()) return;
@@ -52,7 +53,7 @@ class kv_cache {
 
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
 
-  /// Writes the slots of these tokens to `out`. Each token must have a row.
+  /// Writes the slots of `tokens` to `out`. Each token must have a row.
   void slots(layer_id layer, std::span<const position> tokens, std::vector<std::uint32_t>& out) const {
     out.resize(tokens.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) out[i] = layers_[layer].slots[tokens[i]];
@@ -124,7 +125,7 @@ class kv_cache {
     typename Backend::kv_layer rows;
     std::vector<std::uint32_t> slots{};                   // (tokens): the slot of each token; `none`: it has no row
     std::vector<std::uint32_t> free{};                    // slots below rows.size() that no token has
-    enum { sorted, unsorted, unknown } free_is = sorted;  // `free` is descending; or not sorted; or to be found again
+    enum { sorted, unsorted, unknown } free_is = sorted;  // whether `free` descends, has any order, or must be found again
 
     void release(std::uint32_t slot) noexcept {
       if (free.size() == free.capacity()) free_is = unknown;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// After which layers of a model the attention of that layer may prune tokens.
+// The layers of a model after which tokens may be pruned by the attention of the layer just done.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// If some layers have a window and others do not, only those without one: a layer with a window would drop every distant token. If all
-/// layers have a window, or none has, every layer but the last.
+/// Returns these layers. The last layer is never one of them. If only some layers have a sliding window, those with a window are left out:
+/// they would drop every distant token.
 inline model_layers layers_of(const model_config& c) {
   const auto layers = static_cast<layer_id>(c.layers);
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w > 0; })) return layers;

@@ -21,10 +21,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The type that rounds neither: bf16 if both are bf16, else f32.
+/// The type that holds numbers of both types without rounding: bf16 if both are bf16, else f32.
 constexpr dtype common_type(dtype a, dtype b) { return a == dtype::bf16 && b == dtype::bf16 ? dtype::bf16 : dtype::f32; }
 
-/// Immutable, except that any thread may extend a rotary table.
+/// A loaded model. It is immutable, but any thread may extend its rotary tables.
 template <tensor_backend Backend>
 struct model {
   model_config config;
@@ -36,14 +36,15 @@ struct model {
   const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
 
-  /// (layers) The type of each layer's keys and values if execution::kv does not say: bf16 if the weights of both are bf16, else f32.
+  /// (layers) The type of each layer's keys and values, unless execution::kv sets it: bf16 if the weights of both are bf16, else f32.
   std::vector<dtype> kv_types() const {
     std::vector<dtype> types(weights.layers.size(), dtype::f32);
     if constexpr (requires(const typename Backend::matrix& w) { w.type(); })
       std::ranges::transform(weights.layers, types.begin(), [](const auto& l) { return common_type(l.k.type(), l.v.type()); });
     return types;
   }
-  /// The same for stored and waiting rows, which come from all layers.
+  /// The type of stored rows, unless execution::kv sets it. The rows come from all layers, so the type is bf16 if all kv_types() are bf16,
+  /// else f32.
   dtype stored_type() const {
     const std::vector<dtype> types = kv_types();
     return std::accumulate(types.begin(), types.end(), types.front(), common_type);
@@ -52,7 +53,7 @@ struct model {
 
 struct load_options {
   std::optional<dtype> as;  // f32 or bf16; none: bf16 if all tensors of the matrix are bf16 in the source, else f32
-  std::function<void(std::size_t done, std::size_t of)> progress{};  // layers taken from the source, soon packed
+  std::function<void(std::size_t done, std::size_t of)> progress{};  // `done`: layers taken from the source
 };
 
 namespace detail {
@@ -113,7 +114,7 @@ class model_loader {
     // A checkpoint may store the matrix of a tied model under either name.
     const bool only_head = config_.tied && !source_.contains(embedding) && source_.contains(head);
     progress(0);
-    // Most files have this order.
+    // Most files store their tensors in this order.
     return {.embedding = packed(only_head ? head : embedding, config_.vocabulary, config_.hidden),
             .layers = all_layers(),
             .norm = norm("model.norm.weight", config_.hidden),
@@ -122,8 +123,8 @@ class model_loader {
 
   static std::string name_of(std::size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 
-  /// The layers in the order of the source, if it gives one. Many files have layer 10 right after layer 1. Waiting for a layer far back in
-  /// the file means waiting for everything before it.
+  /// Returns the layers in the order of their `place`, if the source has one. Many files store layer 10 right after layer 1. To load a
+  /// layer, a source that reads a file from front to back must first read everything before this layer.
   std::vector<std::size_t> order() const {
     std::vector<std::size_t> layers(config_.layers);
     std::iota(layers.begin(), layers.end(), std::size_t{0});
@@ -148,7 +149,7 @@ class model_loader {
     const std::string attention = at + "self_attn.", mlp = at + "mlp.";
     const std::size_t hidden = config_.hidden, ffn = config_.ffn, d = config_.head_dim;
     const std::size_t q_size = config_.n_heads * d, kv_size = config_.n_kv_heads * d;
-    const bool post = config_.post_norms;  // with both norms, the one before the feed-forward has the longer name
+    const bool post = config_.post_norms;  // if true, `post_attention_layernorm` is not the norm before the feed-forward
     auto [q, k, v] = packed_qkv(attention, q_size, kv_size);
     return {
         .attention_norm = norm(at + "input_layernorm.weight", hidden),
@@ -189,7 +190,7 @@ class model_loader {
     return backend_.pack_gated(gate, up, type_for(gate, up));
   }
 
-  /// `rotates`: for q and k, whose rows are put in rotary order.
+  /// `rotates`: true for q and k, whose rows are put in rotary order.
   matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs, bool rotates = false) const {
     return pack(source_.get(name, outputs, inputs), rotates);
   }
@@ -197,8 +198,8 @@ class model_loader {
     return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t, t));
   }
 
-  /// Slices of q or k, or of a vector that goes with them, in rotary order: numbers that rotate together are half a head apart. Heads that
-  /// rotate as a whole already have this order. Scores do not change, since q and k have the same order.
+  /// Returns slices of q or k, or of their bias or norm, in rotary order: numbers that rotate together are half a head apart. Heads that
+  /// rotate as a whole already have this order. Scores do not change, because q and k are reordered alike.
   std::vector<tensor> rotary_order(const tensor& t) const {
     const std::size_t d = config_.head_dim, rotary = config_.rotary_dim, rest = d - rotary;
     if (rotary == 0 || rest == 0) return {t};
@@ -210,7 +211,7 @@ class model_loader {
     return parts;
   }
 
-  /// A norm's weights. Some families store them minus 1.
+  /// Loads a norm's weights. Some families store them minus 1.
   parameters norm(const std::string& name, std::size_t size, bool rotates = false) const {
     tensor t = source_.get(name, 1, size);
     std::vector<float> whole;
@@ -237,7 +238,7 @@ class model_loader {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});
   }
 
-  /// The type of a matrix made from both.
+  /// The type of a matrix made from `a` and `b`.
   dtype type_for(const tensor& a, const tensor& b) const { return options_.as.value_or(common_type(a.type, b.type)); }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
@@ -249,7 +250,7 @@ class model_loader {
   const load_options& options_;
 };
 
-/// Packs nothing. It serves to ask a source for tensors without reading them.
+/// A packer that packs nothing. With it, a loader asks a source for tensors without reading them.
 struct no_packer {
   struct matrix {};
   struct parameters {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Observers watch a step while it runs. They record what it did, and its time and memory. Without an observer, a step only checks null
-// pointers and reads no clock.
+// Observers watch a step while it runs. They record its plans, time and memory. Without an observer, a step only checks null pointers and
+// reads no clock.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The sections of a step's time. The rest goes to the linear layers, norms and rotations.
+/// The sections of a step's time. The rest goes to the linear layers, norms and RoPE.
 enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, spilling and reviving rows. A batch with several observers reports no gathering: it is done for all at once
+  moving,  // gathering, spilling and reviving rows. In a batch with several observers, no gathering is reported: one gathering serves all
   attention,
   logits,  // the product of the head with the rows whose logits are read
 };
@@ -35,16 +35,17 @@ struct layer_end {
   float margin;                   // step::margin
   std::size_t kv_bytes;           // keys and values of the whole sequence
   std::size_t stored_bytes;       // stored rows (Aux Cache)
-  std::size_t waiting_bytes = 0;  // waiting rows: their chunk ended before the last layer
+  std::size_t waiting_bytes = 0;  // waiting rows, whose chunk ended before the last layer
 };
 
 /// Base class of observers. An observer is told of one sequence's steps while they run, alone or in a batch. Functions that are not
-/// overridden do nothing. An observer may throw; that abandons the step, or all steps of the batch.
+/// overridden do nothing. If an observer throws, its step is abandoned, or all steps of the batch.
 class step_observer {
  public:
   virtual ~step_observer() = default;
 
-  /// Asked before each layer. True stops the step there and abandons it (step_machine::abandon); in a batch, it stops all steps.
+  /// Called before each layer. If it returns true, the step stops there and is abandoned (step_machine::abandon). In a batch, all steps
+  /// stop.
   virtual bool stops() { return false; }
 
   /// `outputs`: how many of the last new tokens are outputs; 0 for a chunk.
@@ -57,15 +58,14 @@ class step_observer {
   virtual void section_ends([[maybe_unused]] step_section section) {}
   /// Whether a batch must read the logits for this observer. A `forward` that returns logits always reports them.
   virtual bool wants_logits() const { return false; }
-  /// The logits after the step's last token, (vocabulary), in the backend's scalar type. A chunk has no logits, and neither has a stopped
-  /// step.
+  /// The logits after the step's last token, (vocabulary), in the backend's scalar type. A chunk has no logits, nor has a stopped step.
   virtual void logits([[maybe_unused]] std::span<const float> logits) {}
   virtual void logits([[maybe_unused]] std::span<const double> logits) {}
   /// Called last. Not called for a step that was stopped or failed.
   virtual void step_ends([[maybe_unused]] const any_session& session) {}
 };
 
-/// Tells several observers, in order. Ignores null pointers.
+/// Passes each call on to several observers, in order. Ignores null pointers.
 class step_observers final : public step_observer {
  public:
   step_observers(std::initializer_list<step_observer*> all) : step_observers(std::span<step_observer* const>(all)) {}
@@ -134,16 +134,16 @@ class step_timer final : public step_observer {
   step_seconds seconds_;
 };
 
-/// Memory in addition to the weights, in bytes: the largest amount of each kind.
+/// Memory besides the weights, in bytes. Each number is the largest during the run.
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
-  std::size_t scratch = 0;   // the workspace, the sequence's part of the rotary tables, and waiting rows
-  std::size_t together = 0;  // keys, values and stored rows at one moment: one may grow while the other shrinks
+  std::size_t scratch = 0;   // the workspace, the sequence's share of the rotary tables, and waiting rows
+  std::size_t together = 0;  // keys, values and stored rows at one moment; the store may shrink while kv grows
   std::size_t total() const { return together + scratch; }
 };
 
-/// Records the largest memory of keys, values, stored and waiting rows.
+/// Records the most memory that keys, values, stored rows and waiting rows took.
 class memory_watch final : public step_observer {
  public:
   /// `scratch` holds only the waiting rows; the caller adds workspace::bytes.
@@ -160,7 +160,7 @@ class memory_watch final : public step_observer {
   memory_use most_;
 };
 
-/// Records each step of a sequence as a trace. Chunks are merged into the record of the next step with a query, as if all were one step.
+/// Records each step of a sequence as a trace. Chunks are merged into the record of the next step with outputs, as if all were one step.
 /// Steps that the sequence forgets later stay in the record.
 class trace_recorder final : public step_observer {
  public:
@@ -207,7 +207,7 @@ class trace_recorder final : public step_observer {
   bool with_logits_;
   bool is_chunk_ = false;
   step_trace now_{};
-  step_trace chunks_{};  // chunks before the next step with a query
+  step_trace chunks_{};  // chunks before the next step with outputs
   std::vector<step_trace> steps_;
 };
 

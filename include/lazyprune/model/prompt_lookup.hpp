@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Drafts for speculative decoding without a draft model. The last tokens of a sequence often occur earlier in it, and the tokens that
-// followed them there are likely to follow again (prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding).
+// Drafts for speculative decoding without a draft model. The last tokens of a sequence often occur earlier in it. The tokens that followed
+// them there are likely to follow again (prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding).
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ inline namespace v0 {
 
 /// Guesses the next `count` tokens of a sequence. It finds the longest earlier match of the last tokens, up to `longest` of them, and
 /// returns the tokens after it. Among equally long matches it takes the latest. If the tokens after the match reach the end of the
-/// sequence, the draft continues with its own first tokens. The result is empty if the last token does not occur earlier. Takes at most
-/// tokens.size() * longest steps.
+/// sequence, the draft continues with its own first tokens. The result is empty if the last token does not occur earlier. Makes at most
+/// tokens.size() * longest comparisons.
 inline std::vector<token_id> prompt_lookup(std::span<const token_id> tokens, std::size_t count, std::size_t longest = 8) {
   std::vector<token_id> draft;
   std::size_t most = 0, next = 0;  // tokens that match, and the place after them

@@ -67,8 +67,8 @@ inline const model_config& shape_named(std::string_view name) {
 }
 
 /// A tensor_source of random weights. Each tensor is a slice of one pool of numbers, and its name decides where the slice begins. So the
-/// memory is that of the largest tensor only. Numbers are uniform in [-0.035, 0.035), a deviation of 0.02 as in freshly initialised models.
-/// Norms are 1. The numbers are the same on every platform and for any number of threads.
+/// memory is about that of the largest tensor. Numbers are uniform in [-0.035, 0.035). Their standard deviation is 0.02, as in freshly
+/// initialised models. Norms are 1. The numbers are the same on every platform and for any number of threads.
 class random_source {
  public:
   /// `type`: f32 or bf16.
@@ -86,7 +86,7 @@ class random_source {
 
   bool contains(std::string_view name) const { return name != "lm_head.weight" || !tied_; }
 
-  /// Throws `error` if the tensor is larger than any of this config.
+  /// Throws `error` if the tensor is larger than every tensor of this config.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const bool norm = name.ends_with("norm.weight");
     if (const std::size_t most = norm ? ones_.size() / size_of(type_) : largest_; rows > 0 && columns > most / rows)

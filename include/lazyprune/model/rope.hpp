@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rotary frequencies of a model, scaled as its config says. Scaling changes the frequencies; positions stay whole numbers.
+// The RoPE frequencies of a model, scaled as its config says. Scaling changes the frequencies; positions stay whole numbers.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rotary tables of a model: the usual one; one for long sequences (LongRoPE has other frequencies for them); one for layers with a
-/// window (they may have frequencies of their own).
+/// The kinds of a model's rotary tables. `extended` is for long sequences, because LongRoPE has other frequencies for them. `windowed` is
+/// for layers with a sliding window, which may have their own frequencies. `usual` is for everything else.
 enum class rope_kind : std::uint8_t { usual, extended, windowed };
 inline constexpr std::size_t rope_kinds = 3;
 
@@ -36,7 +36,7 @@ inline double llama3_frequency(const rope_config& rope, double frequency) {
 }
 
 /// YaRN (arXiv 2309.00071, section 3.2). Dimensions with more than beta_fast rotations over the original length keep their frequency.
-/// Dimensions with fewer than beta_slow rotations are divided by `factor`. A ramp lies between.
+/// Dimensions with fewer than beta_slow rotations are divided by `factor`. Between these bounds, frequencies are interpolated.
 inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t head_dim) {
   const auto dimension_of = [&](double rotations) {
     return static_cast<double>(head_dim) * std::log(static_cast<double>(rope.original_positions) / (rotations * 2.0 * std::numbers::pi)) /
@@ -61,7 +61,7 @@ inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t
 
 }  // namespace detail
 
-/// The frequencies of heads that rotate as a whole. `extended`: for a sequence longer than the original length.
+/// The frequencies of heads that RoPE rotates as a whole. `extended`: the sequence is longer than the original length.
 inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head_dim, bool extended = false) {
   if (rope.scaling == rope_scaling::yarn) return {detail::yarn_frequencies(rope, head_dim), rope.attention_factor};
   const std::vector<double>& divisors = extended && !rope.long_divisors.empty() ? rope.long_divisors : rope.divisors;
@@ -76,7 +76,7 @@ inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head
   return result;
 }
 
-/// The kind of rotary table for a sequence of that length, in layers without a window.
+/// The kind of rotary table for a sequence of `length` tokens, in layers without a window.
 inline rope_kind rope_kind_for(const model_config& c, std::size_t length) {
   return c.rope.scaling == rope_scaling::longrope && length > c.rope.original_positions ? rope_kind::extended : rope_kind::usual;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chooses the next token from logits. It is greedy, or it draws after top-k, top-p, min-p and temperature, in this order (the order of
-// llama.cpp's default chain). A repeat penalty changes the logits before that.
+// Chooses the next token from logits. It takes the best token (greedy), or draws a token. Before a draw it applies top-k, top-p, min-p and
+// temperature, in this order, as the default chain of llama.cpp does. A repeat penalty changes the logits first.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class sampler {
 
   explicit sampler(sampling s = {}) : sampling_(s) {}
 
-  /// Takes in tokens of the sequence: the prompt, and each chosen token.
+  /// Notes tokens of the sequence: the prompt, and each chosen token.
   void accept(std::span<const token_id> tokens) {
     if (sampling_.repeat_penalty == 1.0) return;
     tokens = tokens.last(std::min(tokens.size(), repeat_window));
@@ -68,7 +68,7 @@ class sampler {
   }
 
  private:
-  /// Penalizes a repeated token once.
+  /// Penalizes each recent token once, even if it occurs several times.
   template <class Scalar>
   void penalize_repeats(std::span<Scalar> logits) const {
     const auto penalty = static_cast<Scalar>(sampling_.repeat_penalty);
@@ -106,7 +106,7 @@ class sampler {
     return order_[n - 1];
   }
 
-  /// In [0, 1).
+  /// Returns the next random number, in [0, 1).
   double uniform() { return static_cast<double>(mix(sampling_.seed, draws_++) >> 11) * 0x1p-53; }
 
   sampling sampling_;

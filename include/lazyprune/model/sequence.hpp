@@ -20,11 +20,12 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class transformer;
 
-/// The model must outlive it. A step that fails or is stopped is abandoned (step_machine::abandon): the sequence forgets its new tokens.
+/// The model must outlive the sequence. A step that fails or is stopped is abandoned (step_machine::abandon): the sequence forgets its new
+/// tokens.
 template <tensor_backend Backend>
 class sequence {
  public:
-  /// An empty sequence. Throws `error` if the session has another number of layers than the model, or already has tokens.
+  /// Makes an empty sequence. Throws `error` if the session has another number of layers than the model, or already has tokens.
   sequence(const lazyprune::model<Backend>& m, any_session session)
       : model_(&m), session_(std::move(session)), kv_(m.config, m.kv_types()), stored_(new_store(m)), waiting_(m.config.hidden) {
     if (session_.layers() != m.config.layers)
@@ -36,11 +37,11 @@ class sequence {
   sequence& operator=(sequence&&) noexcept = default;
 
   /// Returns a copy that continues as this one would, with the same limit. Call it between steps. The two share memory, block by block,
-  /// until one of them writes. So any number of answers share the memory of one document.
+  /// until one of them writes. So many answers can share the memory of one document.
   sequence fork() const { return sequence(*this, session_.clone()); }
 
-  /// Returns a copy under another policy: `under` is a session without tokens. So several policies can continue from one beginning, each as
-  /// if it had read that itself. Throws `error` if the policies do not allow that, see step_machine::take_over.
+  /// Returns a copy under another policy. `under` is a session without tokens. Several policies can thus continue from one prefix, as if
+  /// each had read it. Throws `error` if the policies do not allow this (step_machine::take_over).
   sequence fork(any_session under) const {
     under.take_over(session_);
     return sequence(*this, std::move(under));
@@ -52,23 +53,23 @@ class sequence {
   const any_session& session() const { return session_; }
   const kv_cache<Backend>& kv() const { return kv_; }
   const typename Backend::row_store& aux_cache() const { return stored_; }      // (slots, hidden): the Aux Cache
-  const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): waiting rows
+  const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): waiting rows (core/plan.hpp)
 
-  /// Says how long the whole sequence will get. Call it before the first token: LongRoPE then chooses its frequencies, once. `reserve` and
-  /// the first step call it, too.
+  /// Sets the expected length of the whole sequence, in tokens. Call it before the first token, when LongRoPE chooses its frequencies.
+  /// Later calls change nothing. `reserve` and the first step also call it.
   void expect(std::size_t tokens) {
     if (known() == 0) expected_ = std::max(expected_, tokens);
   }
   /// The kind of rotary table for layers without a window.
   rope_kind rope() const { return rope_kind_for(model_->config, expected_); }
 
-  /// Makes room in the session for `tokens` tokens, or for its limit if that is less. Does not set or change the limit.
+  /// Makes room in the session for `tokens` tokens, or for the session's limit if it is lower. Does not set or change the limit.
   void make_room(std::size_t tokens) {
     session_.make_room(tokens);
     tokens_.reserve(std::min(tokens, session_.limit()));
   }
 
-  /// Makes room in the session for `tokens` tokens. They are its limit from then on.
+  /// Makes room in the session for `tokens` tokens, which are its limit from then on.
   void reserve(std::size_t tokens) {
     expect(tokens);
     tokens_.reserve(tokens);
@@ -76,8 +77,8 @@ class sequence {
   }
 
   /// Also reserves the backend's memory, so that steps of this sequence do not allocate any. It covers keys and values of `tokens` tokens
-  /// at every layer, `stored` rows in the Aux Cache and `waiting` waiting rows; each count is at most `tokens`. The memory stays when
-  /// tokens are forgotten. Forks do not get it, and a write to a shared block still copies that block.
+  /// at every layer, `stored` rows in the Aux Cache and `waiting` waiting rows. `stored` and `waiting` are at most `tokens`. The memory
+  /// stays when tokens are forgotten. Forks do not get it, and a write to a shared block still copies that block.
   void reserve(Backend& backend, std::size_t tokens, std::size_t stored, std::size_t waiting) {
     reserve(tokens);
     kv_.reserve(backend, tokens);
@@ -105,7 +106,7 @@ class sequence {
  private:
   friend class transformer<Backend>;
 
-  /// Rows have the type of the weights, if the backend lets the caller choose.
+  /// Stored rows have the type model::stored_type, if the backend lets the caller choose.
   static typename Backend::row_store new_store(const lazyprune::model<Backend>& m) {
     if constexpr (std::constructible_from<typename Backend::row_store, std::size_t, dtype>)
       return typename Backend::row_store(m.config.hidden, m.stored_type());
@@ -135,8 +136,8 @@ class sequence {
     session_.abandon();
   }
 
-  /// Forgets all that the session does not know any more. It also does so if the session throws because a user's policy could not be
-  /// constructed again.
+  /// Forgets the tokens and rows that the session no longer has. It does so even if the session throws because it cannot construct a user's
+  /// policy again.
   struct forgets_with_session {
     sequence& seq;
     ~forgets_with_session() {
@@ -166,7 +167,7 @@ class sequence {
   const lazyprune::model<Backend>* model_;
   any_session session_;
   std::vector<token_id> tokens_;
-  std::size_t expected_ = 0;  // length of the whole sequence, in tokens
+  std::size_t expected_ = 0;  // expected length of the whole sequence, in tokens
   kv_cache<Backend> kv_;
   typename Backend::row_store stored_;
   typename Backend::row_store waiting_;

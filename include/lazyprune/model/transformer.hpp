@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The forward pass of all model families (RMSNorm, RoPE, grouped-query attention, gated feed-forward), written once over any backend. A
-// pruning session drives it: each layer computes the planned rows and attends to the active tokens. The dense model is the same code under
+// The forward pass of all model families (RMSNorm, RoPE, grouped-query attention, gated feed-forward), written once for all backends. A
+// pruning session drives it: each layer computes the planned rows and attends to the active tokens. The dense model runs the same code with
 // a policy that keeps every token.
 #pragma once
 
@@ -55,8 +55,8 @@ void check_step(const workspace<Backend>& work, const sequence_step<Backend>& st
   seq.session().check({step.tokens.size(), step.phase, step.outputs});
 }
 
-/// The steps of several sequences in progress. It takes the rows that their sessions plan through the layers of the model, as one batch.
-/// `forward` and `read_logits` construct one for each call.
+/// The steps of several sequences in progress. A transformer takes the rows that their sessions plan through the layers of the model, as
+/// one batch. `forward` and `read_logits` construct a transformer for each call.
 template <tensor_backend Backend>
 class transformer {
  public:
@@ -66,8 +66,8 @@ class transformer {
   explicit transformer(workspace<Backend>& work)
       : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work) {}
 
-  /// Runs the layers of all steps. Returns false if an observer stopped them. For steps with outputs, it reads the logits after the last
-  /// token if `read_logits_of_all` is set or the step's observer wants them. The logits that were read last stay in the workspace.
+  /// Runs the layers of all steps. Returns false if an observer stopped them. For a step with outputs, it reads the logits after the last
+  /// token if `read_logits_of_all` is set or the step's observer wants logits. The logits that were read last stay in the workspace.
   bool run(batch steps, bool read_logits_of_all) {
     work_.outputs_ = 0;
     check(steps);
@@ -101,9 +101,9 @@ class transformer {
     return true;
   }
 
-  std::span<const scalar> logits() const { return work_.logits_; }  // those that were read last
+  std::span<const scalar> logits() const { return work_.logits_; }  // the logits that were read last
 
-  /// Returns the logits of the steps' outputs, in their order, from `first` on: (count, vocabulary).
+  /// Returns the logits of `count` outputs from output `first` on, in the order of the steps: (count, vocabulary).
   std::span<const scalar> read_logits(std::size_t first, std::size_t count) {
     if (first > work_.outputs_ || count > work_.outputs_ - first)
       throw error("workspace", "read_logits", "a range within the " + std::to_string(work_.outputs_) + " outputs of the last step",
@@ -135,15 +135,15 @@ class transformer {
     std::size_t first = 0;                       // its first row in work_.x_: of the whole plan, or of the outputs after move_to_front
     std::size_t first_before = 0;                // `first` of the layer before
     std::size_t skipped = 0;                     // rows at the front of the plan that move_to_front left out
-    std::size_t queries = 0;                     // last rows whose probabilities the scorer reads
-    std::optional<head_reduction> over_heads{};  // how the backend reduces their heads, if the scorer reads nothing else
-    std::size_t probabilities = 0;               // where they begin in work_.probabilities_
+    std::size_t queries = 0;                     // number of last rows whose probabilities the scorer reads
+    std::optional<head_reduction> over_heads{};  // how the backend reduces the heads, if the scorer reads nothing else
+    std::size_t probabilities = 0;               // where the probabilities begin in work_.probabilities_
 
     std::size_t count() const { return plan.rows.size() - skipped; }
     std::size_t end() const { return first + count(); }
   };
 
-  /// Calls work() and tells the observer of its beginning and end. If work() throws, the observer is not told of the end. If the observer
+  /// Calls work(), and tells the observer when it begins and ends. If work() throws, the observer is not told of the end. If the observer
   /// throws, the step fails.
   template <class Work>
   static void during(step_observer* observer, step_section section, Work&& work) {
@@ -193,7 +193,7 @@ class transformer {
     if (thrown) std::rethrow_exception(thrown);
   }
 
-  /// Reads the logits after the last token of a step, the last row in work_.outputs_.
+  /// Reads the logits after the last token of a step: the last of the work_.outputs_ rows.
   void read_last(step_observer* observer) {
     during(observer, step_section::logits, [&] { read_logits(work_.outputs_ - 1, 1); });
     if (observer) observer->logits(logits());
@@ -252,7 +252,7 @@ class transformer {
   /// Gathers the layer's input in work_.x_: embeddings, rows carried from the layer before, revived rows and waiting rows.
   void gather(layer_id l, std::size_t n) {
     step_observer* observer = running_.front()->observer;
-    // With several observers, none is told, since one gathering serves all sequences.
+    // If there are several observers, none is told, because one gathering serves all sequences.
     if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == observer; })) observer = nullptr;
     during(observer, step_section::moving, [&] {
       work_.positions_.clear();
@@ -260,8 +260,8 @@ class transformer {
       const rows x = room(work_.x_, n);
       if (l == 0) return embed(x);
       if (std::ranges::all_of(running_, [](const batch_item* p) { return in_place(*p); })) return;
-      // Carried rows keep their order. First the rows that move toward the front move, from the front on. Then the rows that revived rows
-      // push back move, from the back on. Neither group overwrites rows of the other.
+      // Carried rows keep their order. The first call moves rows toward the front, from the front on. The second call moves back the rows
+      // that revived rows displace, from the back on. Neither call overwrites rows that the other moves.
       move_carried(x, false);
       move_carried(x, true);
       for (const batch_item* p : running_) {
@@ -344,8 +344,7 @@ class transformer {
   }
 
   /// Computes the rows of the plans, block by block. All rows get keys and values; output rows get the rest of the layer. If some rows are
-  /// not outputs, the output rows first move to the front of work_.x_. A row's keys are in the cache before any row that may see them
-  /// attends.
+  /// not outputs, the output rows first move to the front of work_.x_. Before a row attends, the keys that it may see are in the cache.
   void compute(layer_id l, std::size_t n) {
     std::size_t probabilities = 0, most = block_rows;
     for (batch_item* p : running_) {
@@ -366,8 +365,8 @@ class transformer {
     for_blocks(finished, most, [&](std::size_t first, std::size_t last) { compute_outputs(l, first, normed(l, first, last)); });
   }
 
-  /// Calls work(first, last) for blocks of at most `most` rows of the batch. The block with fewer rows comes first, so that fewer rows
-  /// never need more scratch. All probed rows of a sequence are in one block.
+  /// Calls work(first, last) for blocks of at most `most` rows of the batch. If one block has fewer rows, it comes first, so that fewer
+  /// rows never need more scratch. The rows of a sequence whose probabilities the scorer reads are all in one block.
   template <class Work>
   void for_blocks(std::size_t n, std::size_t most, const Work& work) const {
     const auto cut = [&](std::size_t at) {
@@ -431,7 +430,7 @@ class transformer {
     });
   }
 
-  /// The rest of the layer for output rows, after the attention norm.
+  /// Computes the rest of the layer for output rows. `norm`: these rows after the attention norm.
   void compute_outputs(layer_id l, std::size_t first, rows norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
     const std::size_t n = norm.rows;
@@ -451,7 +450,7 @@ class transformer {
     add_product(ffn, w.down, w.down_bias, w.down_norm, norm, out);
   }
 
-  /// out += x w^T + bias, or the norm of that product if the family has one (Gemma). `between`: scratch, shaped like out.
+  /// Adds x w^T + bias to `out`, or the norm of this sum if the family has one (Gemma). `between`: scratch, shaped like `out`.
   void add_product(rows x, const matrix& w, const std::optional<parameters>& bias, const std::optional<parameters>& norm, rows between,
                    rows out) {
     if (!norm) return backend_.multiply_add(x, w, get(bias), out);
@@ -477,7 +476,7 @@ class transformer {
               [&](const batch_item& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, p.seq->rope()); });
   }
 
-  /// Attention of one sequence's rows, from row `first` of the batch on: `q` holds their queries.
+  /// Computes the attention of one sequence's rows, from row `first` of the batch on. `q` holds their queries.
   void attend(const batch_item& p, layer_id l, std::size_t first, rows q, rows out) {
     const std::span<const position> tokens = positions(first, q.rows);
     const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(p.plan.active, tokens.back()) - p.plan.active.begin());
@@ -554,36 +553,36 @@ class transformer {
   Backend& backend_;
   workspace<Backend>& work_;
   std::vector<batch_item> items_;
-  std::vector<batch_item*> running_;  // those that take part in the current layer
+  std::vector<batch_item*> running_;  // the items in the current layer
 };
 
 /// Runs one step for each of several sequences. They may differ in length, policy and phase; every matrix product takes all their rows as
-/// one batch. Returns false if an observer stopped it. `read_logits` then reads the logits of the outputs.
+/// one batch. Returns false if an observer stopped the steps. Otherwise `read_logits` can read the logits of the outputs afterwards.
 /// Throws `error` and changes nothing in these cases: a token id is outside the vocabulary; the tokens exceed the model's positions or the
 /// session's limit; a request has the wrong number of outputs; a sequence belongs to another model than the workspace, or is given twice.
-/// If anything throws later, or an observer stops a step, all steps are abandoned (step_machine::abandon). But when an observer throws in
+/// If anything throws later, or an observer stops a step, all steps are abandoned (step_machine::abandon). But if an observer throws in
 /// `step_ends`, the steps are already done.
 template <tensor_backend Backend>
 [[nodiscard]] bool forward(workspace<Backend>& work, std::type_identity_t<std::span<const sequence_step<Backend>>> steps) {
   return transformer<Backend>(work).run(steps, false);
 }
 
-/// The same for one sequence.
+/// Runs one step of one sequence, as a batch of one.
 template <tensor_backend Backend>
 [[nodiscard]] bool forward(workspace<Backend>& work, const sequence_step<Backend>& step) {
   return forward(work, std::span(&step, 1));
 }
 
-/// Reads logits of the workspace's last step: (count, vocabulary), from output `first` on. The outputs of all sequences are numbered in the
-/// order of the steps. Valid until the workspace is used again. Logits take more memory than any other rows, so read many of them in
-/// several calls. Throws `error` (wrong_order) if the step has fewer outputs.
+/// Reads the logits of `count` outputs of the workspace's last step: (count, vocabulary), from output `first` on. The outputs of all
+/// sequences are numbered in the order of the steps. The result is valid until the workspace is used again. Logits take more memory than
+/// any other rows, so read many of them in several calls. Throws `error` (wrong_order) if the step has fewer outputs.
 template <tensor_backend Backend>
 std::span<const typename Backend::scalar> read_logits(workspace<Backend>& work, std::size_t first, std::size_t count = 1) {
   return transformer<Backend>(work).read_logits(first, count);
 }
 
 /// Runs one step over new tokens of a sequence. Returns the logits (vocabulary) after the last token, valid until the workspace is used
-/// again. Empty if the observer stopped the step. Throws as a batch does.
+/// again. The result is empty if the observer stopped the step. Throws as `forward` does for a batch.
 template <tensor_backend Backend>
 std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                                   phase phase, step_observer* observer = nullptr) {
@@ -594,8 +593,8 @@ std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequ
 }
 
 /// Returns the self-information of each token: -log p(token | tokens before it), in nats, and infinity for the first token. It runs one
-/// prefill of a new sequence. All rows are outputs, so no token is pruned. Throws as `forward` does, and if the sequence is not new. Empty
-/// if the observer stopped the step.
+/// prefill of a new sequence. All rows are outputs, so no token is pruned. The result is empty if the observer stopped the step. Throws as
+/// `forward` does, and if the sequence is not new.
 template <tensor_backend Backend>
 std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                      step_observer* observer = nullptr) {
@@ -603,7 +602,7 @@ std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>
   const sequence_step<Backend> step{seq, tokens, phase::prefill, tokens.size(), observer};
   if (!forward(work, step)) return {};
   std::vector<double> information{std::numeric_limits<double>::infinity()};
-  constexpr std::size_t block = 64;  // rows; they bound the memory of the logits
+  constexpr std::size_t block = 64;  // rows read at a time; bounds the memory of the logits
   for (std::size_t first = 0; first + 1 < tokens.size(); first += block) {
     const std::size_t n = std::min(block, tokens.size() - 1 - first), vocabulary = work.model().config.vocabulary;
     const auto logits = read_logits(work, first, n);

@@ -13,10 +13,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A source of weights: a checkpoint, or random numbers. `get` throws if the tensor is missing or has another shape (one row: a vector).
-/// `contains` asks for tensors that may be missing. Any thread may read a tensor later: its data must stay valid until the model is loaded,
-/// or until the last copy of tensor::held is gone. A source may have `place(name)`, which returns where the tensor is, as any ordered type.
-/// Layers are then taken in the order of their places.
+/// A source of weights: a checkpoint, or random numbers. `get` throws if the tensor is missing or has another shape. A vector is a tensor
+/// of one row. `contains` says whether an optional tensor exists. Any thread may read a tensor later. So its data must stay valid until the
+/// model is loaded, or until the last copy of tensor::held is gone. A source may also have `place(name)`, the place of a tensor in the
+/// file, of any ordered type. Then layers are loaded in the order of their places.
 template <class S>
 concept tensor_source = requires(const S s, std::string_view name, std::size_t n) {
   { s.get(name, n, n) } -> std::convertible_to<tensor>;
@@ -37,8 +37,8 @@ struct layer_weights {
   std::optional<parameters> o_bias;          // (hidden)
   std::optional<parameters> o_norm;          // (hidden): norm of the attention's output
   parameters ffn_norm;                       // (hidden)
-  matrix gate_up;                            // two of (ffn, hidden)
-  std::optional<parameters> gate_up_bias;    // two matrices (ffn, hidden), packed as one
+  matrix gate_up;                            // two matrices (ffn, hidden), packed as one
+  std::optional<parameters> gate_up_bias;    // two vectors (ffn), joined
   matrix down;                               // (hidden, ffn)
   std::optional<parameters> down_bias;       // (hidden)
   std::optional<parameters> down_norm;       // (hidden): norm of the feed-forward's output

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The working state of one thread: a backend (its execution context) and memory for the rows of one step. Any number of sequences of the
-// model can use it, one step after the other, or in a batch.
+// model can use it, one step after another or in a batch.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ class transformer;
 
 /// The largest sizes of a workspace's steps, for `reserve`.
 struct step_sizes {
-  std::size_t tokens;           // of the longest sequence
-  std::size_t rows = 0;         // in one layer, over all sequences of a batch, including revived and waiting rows; 0: as many as `tokens`
+  std::size_t tokens;           // tokens of the longest sequence
+  std::size_t rows = 0;         // rows of a layer over all sequences of a batch, including revived and waiting rows; 0: as many as `tokens`
   std::size_t outputs = 1;      // rows whose logits are read at a time
   std::size_t queries = 1;      // rows whose attention a scorer reads; more than one for a window_view
   bool keys_or_values = false;  // whether a scorer reads keys or values
 };
 
-/// The memory grows to the largest step and is then reused. The model and the backend must outlive the workspace.
+/// The memory grows with the largest step and is then reused. The model and the backend must outlive the workspace.
 template <tensor_backend Backend>
 class workspace {
  public:
@@ -51,7 +51,7 @@ class workspace {
   /// Makes the model's rotary tables long enough for a whole sequence of `positions` tokens. Without this call, the tables grow with the
   /// sequences.
   void reserve(std::size_t positions) { reserve(rope_kind_for(model_->config, positions), positions); }
-  /// The same, but layers without a sliding window use the table of this kind.
+  /// Like `reserve(positions)`, but layers without a sliding window use the table of this `kind`.
   void reserve(rope_kind kind, std::size_t positions) {
     const model_config& c = model_->config;
     reach(kind, positions);
@@ -114,7 +114,7 @@ class workspace {
   buffer attended_;             // (block, heads * head_dim)
   buffer ffn_;                  // (block, ffn)
   buffer logits_rows_;          // (rows whose logits are read, vocabulary)
-  std::vector<scalar> logits_;  // (rows that were last read, vocabulary)
+  std::vector<scalar> logits_;  // (rows whose logits were read last, vocabulary)
   std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
   std::vector<position> positions_;  // (rows of a layer)
   std::vector<scalar> hidden_rows_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every part of a policy that can be chosen by name. A new part gets a file of its own. No file but this one names it.
+// Every part of a policy that can be chosen by name. A new part needs a file of its own, and an #include and an entry in this file.
 #pragma once
 
 #include <lazyprune/policy/schedule/adaptive.hpp>

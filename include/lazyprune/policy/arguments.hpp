@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The types of a part's parameters, and how a part names them. A type admits only valid numbers. Parts can therefore stay aggregates, and a
-// wrong number is reported where it is written: `every{.n = 4, .share = 1.5}`. A part names itself and its parameters once. Its text, the
-// checks of that text and its help are derived from these names (registry/parameters.hpp):
+// The types of a part's parameters, and how a part names them. Each type admits only valid numbers. Parts can therefore stay aggregates,
+// and a wrong number is reported where it is written: `every{.n = 4, .share = 1.5}`. A part names itself and its parameters once. The
+// registry derives the part's text, the checks of this text and the part's help from these names (registry/parameters.hpp):
 //
 //   struct window_attention {
 //     static constexpr std::string_view name = "window_attention";
@@ -15,12 +15,12 @@
 //     }
 //   };
 //
-//   visit("key", member)                  a number, which is checked as its type says, a bool, a type with a text form of its own, or
-//                                         an optional of these
+//   visit("key", member)                  a number, which its type checks; a bool; a type with a text form of its own; or an optional
+//                                         of one of these
 //   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in the order of the enumerators
-//   visit("key", member, layer_range{})   a number of layers, which depends on the model
-//   visit(required("key"), ...)           a text must give it; the member's own default prunes nothing
-//   visit(named_where_set("key"), ...)    a bool, which the text names only if it is true
+//   visit("key", member, layer_range{})   a number of layers; its bounds depend on the model
+//   visit(required("key"), ...)           a text must give this parameter; the member's default prunes nothing
+//   visit(named_where_set("key"), ...)    a bool; the text names it only if it is true
 //   visit.just_one("a", one, "b", other)  two optional members; a text gives exactly one of them
 //
 // A part without parameters describes none: `template <class Visitor> void describe(Visitor&) {}`.
@@ -72,7 +72,7 @@ class positive {
   std::size_t value_;
 };
 
-/// Which numbers of layers a parameter can have. The upper bound depends on the model.
+/// The numbers of layers that a parameter can have. The upper bound depends on the model.
 struct layer_range {
   std::optional<layer_id> least{};  // nullopt: 0 if the scorer needs only positions, else 1
   bool before_last = false;         // the upper bound is one layer lower than for other parameters

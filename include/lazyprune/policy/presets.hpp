@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pruning methods of the literature, composed of the parts in this folder.
+// Pruning methods from the literature, composed of the parts in this folder.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline namespace v0 {
 /// The dense model: nothing is ever pruned, and the engine is asked for no evidence.
 inline auto dense() { return policy{recency{}, stages{}, top_k{}, keep_all{}}; }
 
-/// LazyLLM (arXiv 2407.14057): progressive pruning by the query token's attention. A pruned token can come back at every step.
+/// LazyLLM (arXiv 2407.14057): progressive pruning by the query token's attention. A pruned token can come back in any later step.
 inline auto lazyllm(stages when) { return policy{last_query_attention{}, std::move(when), top_k{}, keep_all{}}; }
 
 /// The schedule that the paper draws (Figure 4a), for a model with `layers` layers. After 30, 60 and 90 % of the layers, rounded down, 70 %
@@ -45,14 +45,15 @@ inline stages lazyllm_stages(layer_id layers) {
 /// LazyLLM with the stages that the paper draws.
 inline auto lazyllm(layer_id layers) { return lazyllm(lazyllm_stages(layers)); }
 
-/// LazyLLM that keeps tokens in blocks of `size` positions. Tokens that later queries need often stand near one that the query token
-/// attends to, and a block keeps them. Under strong pruning this loses far less than keeping single tokens (bench/smollm2/README.md). Not
-/// in the paper.
+/// LazyLLM that keeps tokens in blocks of `size` positions. A token that later queries need often stands near a token that the query token
+/// attends to. A block keeps both. Under strong pruning this loses far less than keeping single tokens (bench/smollm2/README.md). The paper
+/// has no blocks.
 inline auto lazyllm_blocks(stages when, positive size = 32) {
   return policy{last_query_attention{}, std::move(when), blocks{size}, keep_all{}};
 }
 
-/// The paper's baseline of static token pruning (section 4): prunes the prompt by the same attention. Nothing comes back.
+/// The paper's baseline of static token pruning (section 4): prunes only the prompt, by the query token's attention. Pruned tokens never
+/// come back.
 inline auto static_pruning(stages when) { return policy{last_query_attention{}, prompt_only{std::move(when)}, top_k{}, none{}}; }
 
 /// The paper's baseline of random token drop (section 4): a random `share` of the prompt enters the model. The rest is lost.
@@ -60,21 +61,22 @@ inline auto random_drop(fraction share, std::uint64_t seed = 0) {
   return policy{random_score{seed}, prompt_only{stages{{0, share}}}, top_k{}, none{}};
 }
 
-/// After StreamingLLM (arXiv 2309.17453; 4 + 1020 tokens there). Each step sees the first `sinks` tokens and the `window` most recent ones,
-/// the query token among them. Tokens that leave the window never come back. Two things differ. Positions stay those of the sequence, not
-/// of the cache. The middle of a long prompt is never computed; StreamingLLM slides its window over it.
+/// After StreamingLLM (arXiv 2309.17453, which sees 4 + 1020 tokens). Each step sees the first `sinks` tokens and the `window` most recent
+/// ones, the query token among them. Tokens that leave the window never come back. Two things differ from StreamingLLM. Here a token keeps
+/// its position in the sequence; StreamingLLM uses the position in the cache. Here the middle of a long prompt is never computed;
+/// StreamingLLM slides its window over the middle.
 inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
   return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{.for_good = true}};
 }
 
 /// After FastV (arXiv 2403.06764). After `after` layers of the prompt a `share` of the tokens goes on, ranked by the last token's
-/// attention. So does FastV's code; the paper averages over all queries. Here any token may be dropped; FastV drops only image tokens and
-/// keeps all others.
+/// attention. FastV's code ranks in the same way; its paper averages over all queries. Here any token may be dropped; FastV drops only
+/// image tokens.
 inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
 
 /// After PyramidDrop (arXiv 2410.17247). After each quarter of the layers, rounded up, a `share` of the remaining tokens goes on. For 32
-/// layers this is after 8, 16 and 24. Any token may be dropped; PyramidDrop drops only image tokens. It ranks them by the attention of the
-/// next layer; here the layer just done ranks them.
+/// layers this is after 8, 16 and 24. Here any token may be dropped; PyramidDrop drops only image tokens. Here the attention of the layer
+/// just done ranks the tokens; PyramidDrop takes the attention of the next layer.
 inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
   std::vector<stage> list;
   const layer_id quarter = (layers + 3) / 4;
@@ -84,29 +86,30 @@ inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
 
 /// After TOVA (arXiv 2401.06104). While tokens are generated, at most `tokens` stay, ranked by the newest token's attention. The others are
 /// lost. TOVA decides at every layer separately, and may drop the newest token itself. It also cuts the prompt's cache by the attention of
-/// the prompt's last token. Here the attention after `after` layers decides for all layers. The layers before it follow from the next step
-/// on. The first token after the prompt is the first to decide.
+/// the prompt's last token. Here one attention decides for all layers: the attention of the last of the first `after` layers. These first
+/// layers drop the same tokens from the next step on. The first decode step is the first to prune.
 inline auto tova(layer_id after, positive tokens = 512) {
   return policy{last_query_attention{}, by_phase{stages{}, budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }
 
-/// After PyramidKV (arXiv 2406.02069). The budgets fall in a line over the layers of the prompt, here from all tokens to a `share`. The
-/// last 8 queries score, pooled over 7 neighbours, and stay themselves. PyramidKV computes the whole prompt, and cuts the cache of each
-/// layer and head separately. Here a layer computes only its budget, out of the tokens that the layer below kept. The budgets of the first
-/// layers therefore cannot be small.
+/// After PyramidKV (arXiv 2406.02069). In the prefill the budgets fall linearly over the layers, here from all tokens to a `share`. The
+/// attention of the last 8 queries, pooled over 7 tokens, scores the tokens. These 8 tokens always stay. PyramidKV computes the whole
+/// prompt, and cuts the cache of each layer and head separately. Here a layer computes only the tokens of its budget, and it chooses among
+/// the tokens of the layer before. The budgets of the first layers therefore cannot be small.
 inline auto pyramid_kv(fraction share = 0.1) {
   return policy{window_attention{.window = 8}, prompt_only{linear{.share = share}}, protect{top_k{}, 0, 8}, none{}};
 }
 
 /// After PromptDistill (arXiv 2503.23274) with one selection and truncated caches. After `after` layers of the prompt, `tokens` tokens go
-/// on, ranked by the last token's attention. The keys and values of the others are dropped in the layers below as well. PromptDistill's
-/// code scores before the softmax and pools over 5 neighbours. It gives several selections as counts; `stages` are shares.
+/// on, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well. PromptDistill's
+/// code takes scores from before the softmax and pools over 5 neighbours. Its code can select several times, each time a number of tokens;
+/// our `stages` take shares.
 inline auto prompt_distill(layer_id after, positive tokens = 1024) {
   return policy{last_query_attention{}, prompt_only{budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }
 
 /// Calls `visit(name, what, make)` for each preset that has a name. `make(layers)` returns the policy for a model with `layers` layers.
-/// `what` describes it in half a sentence.
+/// `what` describes the preset in a few words, or is empty.
 template <class Visitor>
 void visit_presets(Visitor visit) {
   visit("lazyllm", "", [](layer_id layers) { return lazyllm(layers); });

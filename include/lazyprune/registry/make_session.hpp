@@ -30,7 +30,7 @@ inline any_schedule whole_schedule(policy_parts& parts) {
   return at_least(std::move(schedule), parts.least_tokens);
 }
 
-/// A session of these parts. The caller may have changed them since they were read.
+/// A session of these parts. The caller may have changed the parts since they were read.
 inline any_session make_session(policy_parts parts, const session_options& options) {
   any_schedule schedule = whole_schedule(parts);
   return any_session(
@@ -39,7 +39,7 @@ inline any_session make_session(policy_parts parts, const session_options& optio
       options);
 }
 
-/// A session for a model of these layers; `options.layers` is ignored. Throws `error` with the flag that is wrong.
+/// A session for a model with these layers; `options.layers` is ignored. Throws `error` with the wrong flag.
 inline any_session make_session(const policy_spec& spec, const model_layers& layers, session_options options,
                                 const policy_registry& policies) {
   options.layers = layers.count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The layers of a model, against which the flags of a policy are checked: how many there are, and which of them see all tokens. If a layer
-// sees only a window, its attention says nothing about distant tokens. Scores by this attention would drop all of them.
+// The flags of a policy are checked against the layers of a model: their number, and which of them see all tokens. If a layer sees only a
+// window, its attention says nothing about distant tokens. Scores by this attention would drop all of them.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +47,8 @@ constexpr bool scores_attention(const scorer_needs& needs) {
   return needs.kind == evidence_kind::attention || needs.kind == evidence_kind::window || needs.kind == evidence_kind::values;
 }
 
-/// The stages, each moved to the nearest layer after which it is allowed, and to the later one of two equally near. A stage is left out if
-/// its new layer already has one.
+/// Moves each stage to the nearest layer after which it is allowed. If two layers are equally near, the stage moves to the later one. A
+/// stage is left out if its new layer already has one.
 inline stages moved_to(const model_layers& layers, const stages& when) {
   if (!layers.attention_after) return when;
   std::vector<stage> list;
@@ -63,7 +63,7 @@ inline stages moved_to(const model_layers& layers, const stages& when) {
   return stages(std::move(list));
 }
 
-/// The first number of done layers after which the schedule could prune although attention must not score there; nullopt if there is none.
+/// The first number of done layers after which the schedule could prune but attention must not score tokens; nullopt if there is none.
 inline std::optional<layer_id> pruned_in_a_window(const model_layers& layers, const any_schedule& schedule) {
   for (layer_id done = 1; done < layers.count; ++done) {
     if (layers.scores_attention_after(done)) continue;

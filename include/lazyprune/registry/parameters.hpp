@@ -17,11 +17,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One parameter of one object. The object must outlive it.
+/// One parameter of one object. The object must outlive the parameter.
 struct parameter {
   std::string_view key;
   bool required;                                       // a text must give it
-  std::string expected{};                              // what its value can be, for error messages: "a whole number"
+  std::string expected{};                              // the kind of value, for error messages: "a whole number"
   std::vector<std::string_view> choices{};             // the names that its value can have; empty: its value has no names
   std::optional<layer_range> layers{};                 // set if the value is a number of layers; the model then limits it
   std::string_view instead_of{};                       // the other key, if a text must give exactly one of the two

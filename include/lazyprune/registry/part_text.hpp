@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A part of a policy as text, NAME[:key=value,...]. Takes the text apart, reads it into the part's parameters, and writes it with all of
-// them.
+// Reads and writes a part of a policy as text, NAME[:key=value,...]. The text may leave parameters out. A written text has all of them.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +24,7 @@ inline std::string flag_of(std::string_view name) {
   return flag;
 }
 
-/// After which layers a policy can prune, in a model with `layers` layers.
+/// The layers after which a policy can prune, in a model with `layers` layers.
 struct pruning_layers {
   layer_id layers;
   layer_id least = 1;          // the least number of done layers: 0 if the scorer needs only positions
@@ -46,7 +45,7 @@ struct pruning_layers {
   }
 };
 
-/// NAME[:key=value,...], taken apart. Errors name the flag and give the whole text.
+/// The text of a part, NAME[:key=value,...], split into its name and its values. Errors name the flag and give the whole text.
 class part_text {
  public:
   /// `part`: scorer, schedule, selector or store. Throws `error` if the text has another form, or gives a key twice.
@@ -118,7 +117,7 @@ class part_text {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-/// The text of the part of that name, with every parameter that has a value: "window_attention:window=32,kernel=7,pool=max".
+/// The text of the part called `name`, with every parameter that has a value: "window_attention:window=32,kernel=7,pool=max".
 inline std::string text_of(std::string_view name, std::span<const parameter> parameters) {
   std::string text(name);
   char before = ':';
@@ -135,7 +134,7 @@ std::string text_of(P policy) {
   return text_of(P::name, parameters_of(policy));
 }
 
-/// The help text of a part: its name, its keys, and the choices of each key: "window_attention:window=,kernel=,pool=max|mean".
+/// The help text of a part, with its name, its keys and the choices of each key: "window_attention:window=,kernel=,pool=max|mean".
 inline std::string help_of(std::string_view name, std::span<const parameter> parameters) {
   std::string text(name);
   char before = ':';

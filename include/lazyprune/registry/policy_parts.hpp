@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads the flags of a policy for a model with a certain number of layers. The result is the four parts, and the text of all flags.
+// Reads the flags of a policy, for a model with a given number of layers. The result holds the four parts and the text of all flags.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Which steps are pruned. In text the names are same, dense and only.
+/// The steps that are pruned. Texts write "same" for all, "dense" for prefill and "only" for decode.
 enum class pruned_steps : std::uint8_t { all, prefill, decode };
 
 struct policy_parts {
@@ -56,7 +56,7 @@ inline stages read_stages(const std::string& text, const pruning_layers& where) 
   return list;
 }
 
-/// The flags of the preset, replaced by those that are given.
+/// The flags that are given, and the preset's flags in place of the missing ones.
 inline policy_spec complete(policy_spec given, layer_id layers, const policy_registry& policies) {
   const std::string stages_flag = flag_of("stages"), schedule_flag = flag_of("schedule");
   if (given.stages && given.schedule) report_error(error(schedule_flag, "", "either " + stages_flag + " or " + schedule_flag, "both"));
@@ -76,8 +76,8 @@ inline policy_spec complete(policy_spec given, layer_id layers, const policy_reg
 
 }  // namespace detail
 
-/// The parts of the policy, for a model of these layers. A preset's stages move to layers after which they are allowed. Throws `error` with
-/// the flag, and the place in it, that is wrong.
+/// The parts of the policy, for a model with these layers. A preset's stages move to layers after which they are allowed. Throws `error`
+/// with the wrong flag and the place in it.
 inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   policy_spec flags = detail::complete(spec, layers.count, policies);
   flags.preset.clear();

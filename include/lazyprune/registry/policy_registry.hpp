@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parts and presets that can be chosen by name: those of the library (`shipped_policies`), and the user's own.
+// The parts and presets that can be chosen by name. Some come with the library (`shipped_policies`), and users can add their own.
 //
 //   lazyprune::policy_registry policies = lazyprune::shipped_policies();
 //   policies.add<my_scorer, my_schedule>();
@@ -37,7 +37,7 @@ inline void check_name(std::string_view name) {
 
 }  // namespace detail
 
-/// A part that was read, and the canonical text that makes it again.
+/// A part that was read, and its canonical text. This text reads back as the same part.
 template <class Any>
 struct read_part {
   Any policy;
@@ -105,7 +105,7 @@ class parts_of_a_kind {
 /// A whole policy with a name of its own.
 struct policy_preset {
   std::string name;
-  std::string what;                            // what it does, in half a sentence; empty if the name says it
+  std::string what;                            // what it does, in a few words; empty if the name says it
   std::function<policy_spec(layer_id)> flags;  // all flags, for a model with that many layers
 };
 
@@ -126,7 +126,7 @@ class policy_registry {
   }
   void add(std::string_view name, any_schedule schedule) { schedules_.add(name, std::move(schedule)); }
 
-  /// Adds a preset. `make(layers)` returns a policy of described parts. Throws `error` if a preset has that name.
+  /// Adds a preset. `make(layers)` returns a policy of described parts. Throws `error` if another preset has that name.
   template <class Make>
   void add_preset(std::string_view name, std::string_view what, Make make) {
     detail::check_name(name);
@@ -152,7 +152,7 @@ class policy_registry {
     report_error(error(flag_of("policy"), "", one_of_names(presets_, &policy_preset::name), name));
   }
 
-  /// The names of the presets, with what they do: "lazyllm; static: prunes only the prompt, and pruned tokens are lost; dense".
+  /// The names of the presets, and what the presets do: "lazyllm; static: prunes only the prompt, and pruned tokens are lost; dense".
   std::string preset_help() const {
     std::string text;
     for (const policy_preset& p : presets_) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// A policy as its flags spell it: which flags were given, with which values. registry/policy_parts.hpp reads them for a model.
+// A policy as flags: the flags that were given, and their values. registry/policy_parts.hpp reads these flags for a model.
 //
 //   policy       a preset's name; the preset supplies every flag that is not given
 //   stages       9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 layers half of those; empty: never prune
 //   schedule     another schedule, in place of stages
 //   scorer, selector, store
-//   keep_first, keep_last   numbers of tokens at the ends that are never pruned
+//   keep_first, keep_last   numbers of tokens at the start and at the end that are never pruned
 //   keep         0-63,900-930: positions that are never pruned, both ends included; empty: none
-//   least_tokens nothing is pruned while fewer tokens are known
+//   least_tokens while fewer tokens than this are known, nothing is pruned
 //   decode       same: all steps are pruned; dense: only the prompt is pruned; only: only the steps after the prompt are pruned
 //
-// Parts are written NAME[:key=value,...]. The keys are those that the part of that name describes.
+// Parts are written NAME[:key=value,...]. The part of that name describes its keys.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The flags as they were given. Flags that are not given are the preset's.
+/// The flags as they were given. The preset supplies the values of the others.
 struct policy_spec {
   std::string preset{};  // empty: lazyllm
   std::optional<std::string> stages{};
@@ -66,7 +66,7 @@ struct policy_spec {
   friend bool operator==(const policy_spec&, const policy_spec&) = default;
 };
 
-/// The policy that never prunes, and the policy that is used if none is named.
+/// The preset that never prunes, and the preset that is used if none is named.
 inline constexpr std::string_view dense_policy = "dense", default_policy = "lazyllm";
 
 /// The flags that are given, in a fixed order, each followed by its value.
@@ -87,7 +87,7 @@ inline std::string name_of(const policy_spec& spec) {
   return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : std::string(default_policy);
 }
 
-/// `name_of` the policy, and then the flags that are given. `parse_policy` reads this text.
+/// The short name of the policy (`name_of`), and then the flags that are given. `parse_policy` reads this text.
 inline std::string short_text(policy_spec spec) {
   const std::string name = name_of(spec);
   if (name == dense_policy) return name;
@@ -96,8 +96,9 @@ inline std::string short_text(policy_spec spec) {
   return flags.empty() ? name : name + " " + flags;
 }
 
-/// Reads an optional name, then flags with their values, separated by spaces: the form that `short_text` and policy_parts::text have. The
-/// name is a preset's, or "custom" for no preset; flags that are not given are then lazyllm's. Throws `error` with the word that is wrong.
+/// Reads an optional name, then flags with their values, all separated by spaces. `short_text` and policy_parts::text have this form. The
+/// name is a preset's name, or "custom" for no preset. Without a preset, flags that are not given have lazyllm's values. Throws `error`
+/// with the wrong word.
 inline policy_spec parse_policy(std::string_view text) {
   policy_spec spec;
   auto words = split(text, ' ');
@@ -118,7 +119,7 @@ inline policy_spec parse_policy(std::string_view text) {
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
-    const auto first = word;  // the value is empty if no other word follows: no stages
+    const auto first = word;  // if no other word follows, the value is empty, which means no stages
     skip_spaces();
     if (word == words.end() || word->starts_with("--")) word = first;
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
@@ -130,7 +131,7 @@ inline policy_spec parse_policy(std::string_view text) {
 namespace detail {
 
 template <class Schedule>
-void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // it may wrap the other wrappers, or be inside them
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // may wrap the wrappers below, or be inside them
 inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
 template <described_part Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {
@@ -169,7 +170,7 @@ void note_selector(policy_spec& spec, const protect<Selector>& selector) {
 
 }  // namespace detail
 
-/// All flags of a policy with described parts. Throws `error` if flags cannot express it: if it has a schedule for each phase.
+/// All flags of a policy with described parts. Throws `error` if flags cannot express the policy, because it has a schedule for each phase.
 template <class Scorer, class Schedule, class Selector, class Store>
 policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy) {
   policy_spec spec{.scorer = text_of(policy.scorer), .store = text_of(policy.store), .keep_first = 0, .keep_last = 0, .decode = "same"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The registry of the library's own parts and presets. It instantiates all of them, so include this file in one translation unit of a
-// program and pass the registry on.
+// The registry of the library's own parts and presets. This file instantiates all of them. Include it in only one translation unit of a
+// program, and pass the registry on.
 #pragma once
 
 #include <lazyprune/policy/all.hpp>

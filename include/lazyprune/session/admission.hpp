@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Handles the tokens that a selection drops. The store decides which hidden states get a place; the others are lost.
+// Handles the tokens that a selection drops. The store decides which hidden states get a slot. The other hidden states are lost.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The state after a selection with `done` layers done. `active` holds the kept tokens, `rows` the rows of the layer just done.
+/// The state after a selection with `done` layers done. `active` holds the kept tokens, and `rows` holds the rows of the layer just done.
 struct admission {
   layer_id done;
   std::span<const position> active;
@@ -24,7 +24,7 @@ struct admission {
   selection_scratch& scratch;
 
   /// Handles the dropped tokens that the selection left in the scratch. Appends the hidden states to save to `spills`. Appends to `losses`
-  /// the tokens that no later plan will contain. If the store's list is wrong, returns the fault; every row then gets a place.
+  /// the tokens that no later plan will contain. If the store's list is wrong, returns the fault; every row then gets a slot.
   template <aux_store Store>
   std::optional<index_fault> admit(const Store& store, std::vector<spill>& spills, std::vector<position>& losses) const {
     if (drops_for_good(store)) {
@@ -79,7 +79,7 @@ struct admission {
       scratch.stored_scores.push_back(read_next(t) ? std::numeric_limits<float>::infinity() : table.score(t));
   }
 
-  /// Loses the stored rows and arrivals that the store did not admit. A row that is about to be read stays in any case.
+  /// Loses the stored rows and arrivals that the store did not admit. A row that is about to be read always stays.
   void lose_others(std::span<const std::uint32_t> admitted, std::vector<position>& losses) const {
     auto next = admitted.begin();
     for (std::size_t i = 0; i < scratch.stored.size(); ++i) {

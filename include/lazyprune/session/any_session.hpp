@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session of any policy behind one type. Models run such a session.
+// One type for the sessions of all policies. Models run such a session.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Every call means what it means for the session inside (session, step_machine).
+/// Each function does the same as the function of that name in `session` or `step_machine`.
 class any_session {
  public:
   template <class Scorer, class Schedule, class Selector, class Store>

@@ -23,7 +23,7 @@ struct number_not_finite {
 
 namespace detail {
 
-/// One pass without branches. The inner loop has a constant length, so that compilers vectorise it even at -O2.
+/// Reads all numbers in one pass without branches. The inner loop has a constant length, so that compilers vectorise it even at -O2.
 inline bool all_finite(std::span<const float> numbers) noexcept {
   constexpr std::size_t block = 64;
   std::uint32_t others = 0;
@@ -34,7 +34,7 @@ inline bool all_finite(std::span<const float> numbers) noexcept {
   return others == 0;
 }
 
-/// The columns of a row are tokens.
+/// Column i of the row belongs to token i.
 inline std::optional<number_not_finite> not_finite_in_row(std::span<const float> row, std::span<const position> tokens) noexcept {
   if (all_finite(row)) return std::nullopt;
   std::size_t i = 0;
@@ -42,7 +42,7 @@ inline std::optional<number_not_finite> not_finite_in_row(std::span<const float>
   return number_not_finite{tokens[i], row[i]};
 }
 
-/// Row i belongs to token i.
+/// Row i (width numbers, `stride` floats from the row before) belongs to token i.
 inline std::optional<number_not_finite> not_finite_in_rows(const float* data, std::size_t stride, std::size_t width,
                                                            std::span<const position> tokens) noexcept {
   for (std::size_t i = 0; i < tokens.size(); ++i) {

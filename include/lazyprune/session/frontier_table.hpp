@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The state of every token of a sequence. A token's frontier is the number of layers that have its keys and values. Its slot holds its
-// hidden state: a slot of the aux store, or of the waiting rows. The slot is freed when the frontier moves on. A token is lost if its
+// The state of every token of a sequence. A token's frontier is the number of layers that have its keys and values. A token may have a slot
+// of the aux store or of the waiting rows. The slot holds its hidden state, and is freed when the frontier moves on. A token is lost if its
 // hidden state is gone.
 #pragma once
 
@@ -87,7 +87,7 @@ class frontier_table {
   bool waiting(position t) const noexcept { return (state_[t] & is_waiting) != 0; }
   bool has_slot(position t) const noexcept { return slot_[t] != no_slot; }
   std::uint32_t slot(position t) const noexcept { return slot_[t]; }  // a slot of the stored rows, or of the waiting rows
-  float score(position t) const noexcept { return score_[t]; }        // its score when it was last dropped
+  float score(position t) const noexcept { return score_[t]; }        // the token's score when it was last dropped
 
   /// Whether the token's hidden state is gone. No deeper keys and values can then be computed for it.
   bool lost(position t) const noexcept { return (state_[t] & is_lost) != 0; }
@@ -96,13 +96,14 @@ class frontier_table {
   /// Whether every plan leaves the token out, although it may have keys and values.
   bool dropped_for_good(position t) const noexcept { return (state_[t] & is_gone) != 0; }
 
-  /// Whether nothing can change for the token any more. It has been through all layers, or never will.
+  /// Whether nothing can change for the token any more. The token has passed all layers, or never will.
   bool settled(position t, layer_id layers) const noexcept { return frontier_[t] == layers || (state_[t] & (is_lost | is_gone)) != 0; }
 
-  /// The number of rows that the engine's aux store must hold: the most slots in use at one time.
+  /// The number of rows that the engine's aux store must hold: the largest number of slots in use at one time.
   std::size_t slots() const noexcept { return stored_.size(); }
   std::size_t stored_count() const noexcept { return stored_.in_use(); }
-  /// The same for the waiting rows. The engine keeps them exactly as it computed them.
+  /// The number of waiting rows that the engine must hold: the largest number of slots in use at one time. The engine keeps these rows
+  /// exactly as it computed them.
   std::size_t waiting_slots() const noexcept { return waiting_.size(); }
   std::size_t waiting_count() const noexcept { return waiting_.in_use(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks the indices that a selector or a store writes. The user may have written that selector or store. A wrong list must not make the
+// Checks the indices that a selector or a store writes. Users can write selectors and stores of their own. A wrong list must not make the
 // session write past a span or drop a token silently.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Computes attention probabilities of the query token, or of the last queries, from raw pointers. It serves engines whose fused attention
-// yields no probabilities. A query costs one pass over the keys, about as much as a layer's attention costs in a decode step.
+// yields no probabilities. A query costs one pass over the keys. This is about the cost of a layer's attention in a decode step.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct key_rows {
   const T* data;  // (slots, kv_heads, head_dim), after RoPE
   std::size_t kv_heads;
   std::size_t head_dim;
-  std::size_t stride;                    // numbers from one slot to the next
+  std::size_t stride;                    // distance between slots, in numbers
   std::span<const std::uint32_t> slots;  // (active): the slot of each active token's key; empty: the i-th active token is in slot i
 };
 
@@ -36,9 +36,9 @@ namespace detail {
 }  // namespace detail
 
 /// Computes softmax(q.k / sqrt(head_dim)) over the active tokens, for each query head. Writes it to `out` (heads, active), rows `stride`
-/// floats apart. `query` (heads, head_dim) is the query token's, after RoPE. If the model uses a factor other than 1 / sqrt(head_dim),
-/// scale `query` to make up for it. Query head h reads key head h * kv_heads / heads. Throws `error` (bad_input) with the token's position
-/// if a number of the query or of a key is not finite.
+/// floats apart. `query` (heads, head_dim) holds the queries of the query token, after RoPE. If the model uses a factor other than 1 /
+/// sqrt(head_dim), scale `query` to make up for it. Query head h reads key head h * kv_heads / heads. Throws `error` (bad_input) with the
+/// token's position if a number of the query or of a key is not finite.
 template <class Q, class K>
 attention_view query_attention(const Q* query, std::size_t heads, const key_rows<K>& keys, std::span<const position> active, float* out,
                                std::size_t stride) {
@@ -55,7 +55,7 @@ attention_view query_attention(const Q* query, std::size_t heads, const key_rows
       for (std::size_t d = 0; d < keys.head_dim; ++d) dot += static_cast<double>(static_cast<float>(q[d])) * static_cast<float>(k[d]);
       row[i] = static_cast<float>(dot * scale);
     }
-    // This finds keys that are not finite, because their dot products are not finite either.
+    // This also finds keys that are not finite, because their dot products are not finite.
     if (const auto wrong = detail::not_finite_in_row(row, active)) detail::refuse_number("key", *wrong);
     const float highest = std::ranges::max(row);
     double sum = 0.0;
@@ -65,8 +65,9 @@ attention_view query_attention(const Q* query, std::size_t heads, const key_rows
   return {out, heads, stride, active};
 }
 
-/// Does the same for the last queries: `queries` (rows, heads, head_dim), `query_stride` numbers apart, at the positions `rows`. Writes to
-/// `out` (rows, heads, active). A row does not see the active tokens after its own position; their probability is 0.
+/// Computes the probabilities of the last queries in the same way. `queries` (rows, heads, head_dim) holds the queries at the positions
+/// `rows`, `query_stride` numbers apart. Writes to `out` (rows, heads, active). A row does not see the active tokens after its own
+/// position; it gives them the probability 0.
 template <class Q, class K>
 window_view query_attention(const Q* queries, std::size_t query_stride, std::size_t heads, const key_rows<K>& keys,
                             std::span<const position> active, std::span<const position> rows, float* out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which of the active tokens go on to the next layer. The selector chooses among the tokens that can go on. The tokens that the step
-// requires stay in any case: they are set apart before scores are compared, so that no other score can displace them.
+// Selects the active tokens that go on to the next layer. The selector chooses among the tokens that can go on. The tokens that the step
+// requires always stay. They are set apart before scores are compared, so no other score can displace them.
 #pragma once
 
 #include <algorithm>
@@ -47,15 +47,15 @@ struct selection_outcome {
   std::optional<index_fault> fault = std::nullopt;         // set if the selector's list was wrong; nothing was then dropped
 };
 
-/// The score that a selector sees of a token that is not required. NaN becomes -inf. +inf becomes the largest finite number, because +inf
-/// means "required" to a selector. Tokens of that score tie by position within the budget.
+/// Makes the score that a selector sees, for a token that is not required. NaN becomes -inf. +inf becomes the largest finite number,
+/// because +inf means "required" to a selector. Tokens with this largest number tie, and their positions decide.
 inline float comparable(float score) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   return is_nan(score) ? -infinity : std::min(score, std::numeric_limits<float>::max());
 }
 
-/// Chooses among the active tokens that `can_go_on`, by scratch.scores (active). Afterwards `active` holds the kept tokens. The scratch
-/// holds the dropped tokens (`eligible`) and their scores.
+/// Chooses among the active tokens for which `can_go_on` is true, by scratch.scores (active). Afterwards `active` holds the kept tokens.
+/// The scratch holds the dropped tokens (`eligible`) and their scores.
 template <token_selector Selector, class CanGoOn>
 selection_outcome select(const Selector& selector, const selection_request& request, std::vector<position>& active,
                          selection_scratch& scratch, CanGoOn can_go_on) {

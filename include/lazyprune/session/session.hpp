@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The pruning session: LazyLLM's bookkeeping for one sequence (arXiv 2407.14057, section 3; the Aux Cache). The session plans; the engine
 // computes and owns all memory. Every token has a frontier: the number of layers that have its keys and values. Frontiers only grow, so no
-// token is computed twice at a layer. Each step starts from all known tokens, and so a pruned token can come back.
+// token is computed twice at a layer. Each step starts from all known tokens, so a pruned token can come back.
 //
 //   lazyprune::session s{policy, {.layers = L, .max_tokens = n}};
 //   auto step = s.begin({.tokens = m, .phase = phase::prefill});
@@ -27,9 +27,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The session of one policy. It can be copied between steps; the copy goes on as the session would. In each layer a step looks at most
+/// The session of one policy. It can be copied between steps. The copy goes on as the session would. In each layer a step looks at most
 /// once at each known token. If nothing is pruned or revived, it looks only at its new tokens. After `reserve` (or with max_tokens) nothing
-/// allocates. Calls between steps report errors at once; in a step, only `finish` reports them.
+/// allocates. Calls between steps report errors at once. In a step, only `finish` reports errors.
 template <class Scorer, class Schedule, class Selector, class Store>
 class session final : public step_machine {
  public:
@@ -43,8 +43,8 @@ class session final : public step_machine {
   session& operator=(const session& other) { return *this = session(other); }
   session& operator=(session&&) noexcept = default;
 
-  /// Begins a forward pass over tokens that follow the known ones. Throws `error` if there is no room for them, if the request is not
-  /// valid, or if the previous step was neither finished nor abandoned. Nothing has then changed.
+  /// Begins a forward pass over tokens that follow the known ones. Throws `error`, and changes nothing, if there is no room for the tokens,
+  /// if the request is not valid, or if the previous step was neither finished nor abandoned.
   step<session> begin(const step_request& request) {
     step_machine::begin(request);
     return step<session>(*this);
@@ -68,8 +68,8 @@ class session final : public step_machine {
  private:
   using view_type = view_of<Scorer>;
 
-  /// If it is false, the static_asserts in `policy` say why. The session then calls no part, so that the static_asserts are the only
-  /// errors.
+  /// If `is_policy` is false, the static_asserts in `policy` say why. The session then calls no part, so that the static_asserts are the
+  /// only errors.
   static constexpr bool is_policy =
       importance_scorer<Scorer> && any_kind_of_schedule<Schedule> && token_selector<Selector> && aux_store<Store>;
 

@@ -10,10 +10,10 @@ inline namespace v0 {
 
 struct statistics {
   std::size_t steps = 0;
-  std::size_t rows = 0;                         // computed, over layers and steps
-  std::size_t dense_rows = 0;                   // what the dense model computes in the same steps
+  std::size_t rows = 0;                         // computed rows, summed over layers and steps
+  std::size_t dense_rows = 0;                   // rows that the dense model computes in the same steps
   std::size_t revived = 0;                      // rows that came back from the aux store
-  std::vector<std::size_t> prefill_rows;        // (layers), of the prefill steps
+  std::vector<std::size_t> prefill_rows;        // (layers), computed in the prefill steps
   std::vector<std::size_t> prefill_dense_rows;  // (layers)
   friend bool operator==(const statistics&, const statistics&) = default;
 };

@@ -10,8 +10,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A handle of the step that a session (or any_session) has begun. It must not outlive the session. If it is dropped before the step is
-/// finished, some hidden states are in nobody's memory. The session then refuses the next step until `abandon` or `reset`.
+/// A handle of the step that a session (or any_session) has begun. It must not outlive the session. If the handle is destroyed before the
+/// step is finished, some hidden states are saved nowhere. The session then refuses the next step until `abandon` or `reset`.
 template <class Session>
 class step {
  public:
@@ -24,18 +24,18 @@ class step {
   /// is empty, and the step stays unfinished.
   const layer_plan& enter(layer_id layer) noexcept { return machine_->enter(layer); }
 
-  /// The evidence that the entered layer has to yield; none if nothing is decided there.
+  /// The evidence that the entered layer has to yield; `none` if the session decides nothing after this layer.
   evidence_kind wants() const noexcept { return machine_->wanted(); }
   bool wants_scores() const noexcept { return wants() != evidence_kind::none; }
-  /// The number of queries that a window_view must have here: min(the scorer's window, rows of this layer).
+  /// The number of queries that a window_view of the entered layer must have: min(the scorer's window, rows of this layer).
   std::size_t window() const noexcept { return machine_->window(); }
-  /// The only thing that the scorer reads of the heads. An attention_view or window_view may then have one head that holds it. nullopt: the
-  /// scorer reads each head.
+  /// The mean or maximum over the heads, if the scorer reads nothing else of them. An attention_view or window_view may then have one head
+  /// that holds this mean or maximum. nullopt: the scorer reads each head.
   std::optional<head_reduction> over_heads() const noexcept { return machine_->heads_read(); }
 
-  /// Ends the layer. `shown` is the evidence, if the layer wants any; it is read only during the call. If the evidence is missing, has
-  /// another kind or size, or has a number that is not finite, nothing is pruned and `finish` reports it. Evidence that is not wanted is
-  /// ignored.
+  /// Ends the layer. `shown` is the evidence that the layer wants, if it wants any. It is read only during the call. If the evidence is
+  /// missing, has another kind or size, or has a number that is not finite, nothing is pruned and `finish` reports it. Evidence that is not
+  /// wanted is ignored.
   void leave(const evidence& shown = {}) noexcept { machine_->leave(shown); }
   template <class View>
     requires std::constructible_from<evidence, const View&>
@@ -47,19 +47,19 @@ class step {
   /// The rows of the layer just left that must be saved before they are overwritten. Valid until the next enter.
   std::span<const spill> spills() const noexcept { return machine_->spills(); }
 
-  /// How clear the selection after the layer just left was: (least kept - best dropped) / |least kept|, in scores. Tokens that are kept
-  /// whatever their score do not count. Defined for selection by score alone (top_k). NaN if nothing was chosen, or if a kept token scored
-  /// lower than a dropped one (blocks). If the scores also decide the number of tokens (top_p, adaptive), the margin says nothing about
-  /// that number.
+  /// The margin of the selection after the layer just left: (least kept - best dropped) / |least kept|, in scores. Tokens that are kept
+  /// whatever their score do not count. The margin is defined for selection by score alone (top_k). It is NaN if nothing was chosen, or if
+  /// a kept token scored lower than a dropped one (blocks). If the scores also decide the number of tokens (top_p, adaptive), the margin
+  /// says nothing about that number.
   float margin() const noexcept { return machine_->margin(); }
 
-  /// Pages that hold an active token of the entered layer, for pages of `size` >= 1 positions. Writes their numbers to `out`, ascending, as
-  /// many as fit. Returns how many there are, at most ceil(known / size). Outside a layer there are none.
+  /// Finds the pages that hold an active token of the entered layer. A page has `size` >= 1 positions. Writes as many page numbers as fit
+  /// to `out`, ascending. Returns the number of these pages, at most ceil(known / size). Returns 0 outside a layer.
   std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
 
   /// Ends the step after all its layers. Throws `error` for the first fault in the step. The code is wrong_order if wanted evidence did not
   /// come. It is bad_input if evidence has a number that is not finite, a selector or a store wrote a wrong list, or a schedule pruned too
-  /// early. The step is then unfinished, as it is if layers are missing; the next `begin` reports that.
+  /// early. After such a fault, or if layers are missing, the step stays unfinished, and the next `begin` throws.
   void finish() { machine_->finish(); }
 
   /// Throws the error that `finish` would throw, and changes nothing. Use it for a batch that must finish all steps or none.

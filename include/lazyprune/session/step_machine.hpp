@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Checks the order of a session's calls and keeps the books that no policy decides. It knows which rows a layer computes and where their
-// inputs lie. It undoes what an abandoned step or a truncated sequence leaves, and counts rows. A session adds the policy
-// (session/session.hpp).
+// Checks the order of a session's calls and does the bookkeeping that does not depend on the policy. It finds the rows of each layer and
+// the places of their inputs. It undoes the effects of an abandoned step, cuts off the end of a sequence, and counts rows. A session adds
+// the policy (session/session.hpp).
 #pragma once
 
 #include <algorithm>
@@ -28,15 +28,16 @@ inline namespace v0 {
 struct step_request {
   std::size_t tokens;  // new tokens, at least 1, at the end of the sequence
   lazyprune::phase phase = lazyprune::phase::prefill;
-  /// How many of the last new tokens are outputs, 0 to all. Outputs are required at every layer, and the last layer computes them to the
-  /// end. The very last one is the query token. If all new tokens are outputs, none of them is pruned. A step without outputs is a chunk,
-  /// and has no query. It ends before the first layer that could prune. Its rows wait there for a step with a query.
+  /// The number of outputs. These are the last new tokens: none of them, some, or all. Outputs are required at every layer, and the last
+  /// layer computes them to the end. The last output is the query token. If all new tokens are outputs, none of them is pruned. A step
+  /// without outputs is a chunk, and has no query. It ends before the first layer that could prune. Its rows wait there for a step with a
+  /// query.
   std::size_t outputs = 1;
 };
 
 struct session_options {
   layer_id layers;                       // of the model
-  std::size_t max_tokens = 0;            // reserved at once, and the limit; 0: grows with the sequence
+  std::size_t max_tokens = 0;            // reserved at once, and then the limit; 0: memory grows with the sequence
   selection_scratch* scratch = nullptr;  // shared by sessions of one thread; must outlive them; null: the session's own
 };
 
@@ -46,7 +47,8 @@ class step;
 /// The part of a session that does not depend on its policy.
 class step_machine {
  public:
-  /// The bytes that a session reserves for each token, without the scratch. 4 more if the scorer asks for evidence at every layer.
+  /// The bytes that a session reserves for each token, without the scratch. It reserves 4 more if the scorer asks for evidence at every
+  /// layer.
   static constexpr std::size_t bytes_per_token =
       frontier_table::bytes_per_token + 4 * sizeof(position) + sizeof(row_source) + sizeof(spill);
 
@@ -57,14 +59,14 @@ class step_machine {
   const frontier_table& tokens() const noexcept { return table_; }
   const statistics& stats() const noexcept { return statistics_; }
 
-  /// The number of layers that a chunk of that phase runs before its rows wait. It does not depend on the chunk's length. It counts the
-  /// layers before the first possible pruning. It is one less if the step with the query must compute all rows of the layer that gives the
-  /// evidence. All layers if nothing can be pruned.
+  /// The number of layers that a chunk of that phase runs before its rows wait. The number does not depend on the chunk's length. It counts
+  /// the layers before the first possible pruning. It is one less if the step with the query must compute all rows of the layer that gives
+  /// the evidence. If nothing can be pruned, it is the number of all layers.
   /// If the scorer gathers windows, a chunk leaves its last tokens for a later step, see `evidence_window`.
   virtual layer_id chunk_layers(phase phase) const noexcept = 0;
 
-  /// Tokens that no later plan will contain; their keys and values can be freed. Lists those since the last `begin`, ascending. Valid until
-  /// the session is next changed. After `abandon` the list stays, without the tokens that the step added.
+  /// The tokens that left all later plans since the last `begin`, ascending. Their keys and values can be freed. Valid until the session is
+  /// next changed. After `abandon` the list stays, but without the tokens that the step added.
   std::span<const position> losses() const noexcept { return losses_; }
 
   /// Throws the `error` that `begin` would throw.
@@ -95,7 +97,7 @@ class step_machine {
   /// The largest number of tokens that the sequence can have: the reserved number, or the number of positions.
   std::size_t limit() const noexcept { return limit_ > 0 ? limit_ : frontier_table::no_slot - 1; }
 
-  /// Forgets the sequence: its tokens, the statistics, and what the scorer remembers.
+  /// Forgets the sequence: its tokens, the statistics, and the memory of the scorer.
   void reset() {
     forget_from(0);
     std::ranges::fill(statistics_.prefill_rows, 0);
@@ -104,8 +106,8 @@ class step_machine {
   }
 
   /// Forgets all tokens from position `tokens` <= known on. Call it between steps. Effects of the forgotten steps on the remaining tokens
-  /// stay: frontiers that moved on, losses, scores, and what the scorer gathered. `truncate(0)` is `reset`, but keeps the statistics.
-  /// Throws `error` if `tokens` is greater than the number of known tokens.
+  /// stay: grown frontiers, losses, scores, and the memory of the scorer. `truncate(0)` is `reset`, but keeps the statistics. Throws
+  /// `error` if `tokens` is greater than the number of known tokens.
   void truncate(std::size_t tokens) {
     require_between_steps("truncate");
     if (tokens > known())
@@ -124,10 +126,10 @@ class step_machine {
   }
 
   /// Continues the sequence of `other` under this session's own policy. Call it between steps of both; this session must have no tokens
-  /// yet. `other` may only have read chunks. Chunks do not depend on the policy, so one unfinished document can be pruned in many ways. The
-  /// chunks of `other` may run at most as many layers as this policy's chunks (`chunk_layers`). Throws `error` otherwise. Counts and slots
-  /// become those of `other`. Its waiting rows go on waiting, in a copy of its memory. If this policy's chunks would have left the last
-  /// tokens for a later step, their frontier is 0, as after `truncate`.
+  /// yet. `other` must have run only chunks. Chunks do not depend on the policy, so one partly read document can be pruned under many
+  /// policies. The chunks of `other` may run at most as many layers as this policy's chunks (`chunk_layers`). Throws `error` otherwise.
+  /// Copies the statistics and slots of `other`. Its waiting rows go on waiting, in a copy of the engine's memory.
+  /// If chunks under this policy would have left the last tokens for a later step, these tokens have frontier 0, as after `truncate`.
   void take_over(const step_machine& other) {
     require_between_steps("take_over");
     other.require_between_steps("take_over");
@@ -162,9 +164,9 @@ class step_machine {
   /// A chunk that would compute no row has no layers.
   std::size_t evidence_window() const noexcept { return gathered_queries(); }
 
-  /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was on its way from one layer to
-  /// the next. Spills count as saved once the next layer is entered. Frontiers that moved on stay where they are. The engine must take back
-  /// the keys of a layer that was entered and not left.
+  /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
+  /// to the next. Spills count as saved once the next layer is entered. Frontiers that have grown do not go back. If a layer was entered
+  /// and not left, the engine must remove the keys and values that it wrote for that layer.
   void abandon() {
     if (in_step_) {
       const auto older = static_cast<position>(known() - request_.tokens);
@@ -219,13 +221,13 @@ class step_machine {
     count_dense_rows(request.tokens);
   }
 
-  // The decisions of the policy. `prune` chooses the tokens that go on to layer `layers_done()`. In a step with a query it is called after
-  // each layer but the last, and once before layer 0, without evidence.
+  // The decisions of the policy. `prune` chooses the tokens that go on to layer `layers_done()`. A step with a query calls `prune` after
+  // each layer but the last. It also calls `prune` once before layer 0, without evidence.
   virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that the layer has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
   virtual std::size_t gathered_queries() const noexcept = 0;  // evidence_window()
-  /// The only thing that the scorer reads of the heads of attention; nullopt if it reads each head.
+  /// The mean or maximum over the heads, if the scorer reads nothing else of them; nullopt if it reads each head.
   virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
   virtual std::unique_ptr<step_machine> clone() const = 0;
@@ -257,8 +259,8 @@ class step_machine {
     if (table_.lost_count() > 0 && std::erase_if(active_, [&](position t) { return stuck(t); }) > 0) listed_ = 0;
   }
 
-  /// Lets at most `quota` tokens go on, chosen by the scores in the scratch (active). The store decides what happens to the others. If the
-  /// selector or the store writes a wrong list, notes the fault; nothing is lost because of it.
+  /// Lets at most `quota` tokens go on, chosen by the scores in the scratch (active). The store decides which of the others can come back.
+  /// If the selector or the store writes a wrong list, notes the fault. No token is lost because of the fault.
   template <class Selector, class Store>
   void select_and_admit(const Selector& selector, const Store& store, std::size_t quota) noexcept {
     const std::size_t before = active_.size(), losses = losses_.size();
@@ -364,7 +366,7 @@ class step_machine {
     forget_policy();  // last, because copying a user's policy may throw
   }
 
-  /// Clears what the last step left visible. The next step may begin.
+  /// Clears the visible results of the last step, so that the next step may begin.
   void end_step() noexcept {
     in_step_ = inside_ = out_of_order_ = false;
     fault_.reset();
@@ -454,8 +456,8 @@ class step_machine {
     return count;
   }
 
-  /// Lists the active tokens of layer 0: all known tokens, except those dropped for good and those that a scorer of positions drops before
-  /// it. If the last step dropped no others, only the new tokens are missing from the list.
+  /// Lists the active tokens of layer 0. These are all known tokens, except those dropped for good and those that a scorer of positions
+  /// drops before layer 0. If the last step dropped no others, only the new tokens are missing from the list.
   void list_all() noexcept {
     if (listed_ == 0) active_.clear();
     const std::size_t end = request_.outputs > 0 ? known() : chunk_end(queried_to_, known());
@@ -550,7 +552,7 @@ class step_machine {
   evidence_kind wanted_ = evidence_kind::none;
   float margin_ = std::numeric_limits<float>::quiet_NaN();
   layer_plan plan_{};
-  std::vector<position> rows_, last_rows_;  // of this layer and of the one before, ascending
+  std::vector<position> rows_, last_rows_;  // the rows of this layer and of the layer before, ascending
   std::vector<row_source> sources_;         // (rows)
   std::vector<spill> spills_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The record of a run: what every layer of every step saw, computed and revived. Engines fill it beside the session. Two records of the
-// same input can be compared (eval/trace_compare.hpp), and a record can be written to a file (files/trace_file.hpp).
+// The record of a run: the tokens that every layer of every step saw, computed and revived. The engine fills the record, not the session.
+// Two records of the same input can be compared (eval/trace_compare.hpp). A record can be written to a file (files/trace_file.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One layer of one step. All lists ascend. `revived` is a subset of `rows`, and `rows` of `active`.
+/// One layer of one step. The lists of positions ascend. `revived` is a subset of `rows`, and `rows` is a subset of `active`.
 struct layer_trace {
   std::vector<position> active;   // the tokens that took part
   std::vector<position> rows;     // the tokens that were computed
@@ -52,8 +52,8 @@ struct step_trace {
   std::vector<layer_trace> layers;  // (layers)
   token_id next;                    // the arg-max of the logits; the lower id among equal logits
   std::vector<double> logits;       // (vocabulary); empty if not recorded
-  /// (layers - 1); empty if not recorded. For layer i, the gap between the least kept and the best dropped score after it, divided by the
-  /// absolute value of the least kept score. nullopt: nothing was chosen by score.
+  /// (layers - 1); empty if not recorded. margin[i] belongs to the selection after layer i. It is (least kept - best dropped) / |least
+  /// kept|, in scores. nullopt: nothing was chosen by score.
   std::vector<std::optional<double>> margin;
   friend bool operator==(const step_trace&, const step_trace&) = default;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Chat templates: Jinja as transformers configures it, run by a small interpreter with limits. The result is a list of runs, each written
-// by the template or by the user. The tokenizer uses this (text_run.hpp): no message, tool or variable can become a special token, or
-// another token that the template writes.
+// by the template or by the user. Thanks to the runs, no message, tool or variable can become a special token, or another token that the
+// template writes (text_run.hpp).
 #pragma once
 
 #include <algorithm>
@@ -50,9 +50,9 @@ class chat_refused : public error {
   std::string message_;
 };
 
-/// The inputs of a template: messages, and variables such as tools. All of it counts as the user's text, with two exceptions: the variables
-/// that `set_own` sets, and roles that all templates know (user, assistant, system, tool, ...). Known roles count as the template's because
-/// a template may build a special token as '<|' + role + '|>'.
+/// The inputs of a template: messages, and variables such as tools. They all count as the user's text, with two exceptions. The first are
+/// the variables that `set_own` sets. The second are roles that all templates know (user, assistant, system, tool, ...), because a template
+/// may build a special token as '<|' + role + '|>'.
 class chat_request {
  public:
   static constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of JSON
@@ -106,7 +106,7 @@ class chat_request {
   }
 
   const std::vector<std::pair<std::string, jinja::value>>& variables() const { return variables_; }
-  /// Returns about how many bytes were given. The limit of steps for a rendering grows with it.
+  /// Returns roughly how many bytes the request has. The limit of steps for a rendering grows with this number.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -170,10 +170,10 @@ class rendered_chat {
       : text_(std::move(text)), template_words_(std::move(template_words)) {}
 
   const std::string& text() const { return text_.bytes(); }
-  /// Returns the text in runs, for a tokenizer. They point into this object.
+  /// Returns the text in runs, for a tokenizer. The runs are views of this object.
   std::vector<text_run> runs() const { return text_.runs(); }
-  /// Returns every text and string in the template's source, one per line, whether this chat uses it or not; then the trusted runs. For a
-  /// tokenizer: no message may become an added token whose text stands here.
+  /// Returns every text and string in the template's source, one per line, even those that this chat does not use. The trusted runs follow.
+  /// The tokenizer lets no message become an added token whose text occurs here.
   std::string template_words() const {
     std::string words = *template_words_;
     for (const text_run& run : runs())

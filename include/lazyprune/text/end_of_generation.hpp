@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tokens that end a generation. Few configs list them all: a chat model's config often names only the end of a text, but its turns end
-// with another token.
+// The tokens that end a generation. Few configs list all of them. A chat model's config often names only the token that ends a text, but
+// another token ends its turns.
 #pragma once
 
 #include <algorithm>
@@ -58,9 +58,10 @@ inline bool ends_generation(std::string_view name) { return std::ranges::find(en
 
 }  // namespace detail
 
-/// Returns, ascending: the ids in the model's config, the tokenizer's EOS, and the tokens whose names end a generation in llama.cpp. A
-/// model's folder and its GGUF file give the same ids. Two names do not count in some vocabularies: `<|end|>` separates messages if
-/// `<|return|>` and `<|call|>`, or `<|calls|>` and `<|flush|>`, exist; `</s>` is not an end if `<|tool_response>` exists.
+/// Returns the tokens that end a generation, in ascending order. They are the ids in the model's config, the tokenizer's EOS, and the
+/// tokens whose texts end a generation in llama.cpp. A model's folder and its GGUF file give the same ids. Two texts do not count in some
+/// vocabularies. `<|end|>` separates messages if `<|return|>` and `<|call|>`, or `<|calls|>` and `<|flush|>`, exist. `</s>` is not an end
+/// if `<|tool_response>` exists.
 inline std::vector<token_id> end_of_generation(const tokenizer& tokens, std::span<const token_id> of_config) {
   std::vector<token_id> all;
   std::set<std::string_view> names;

@@ -76,8 +76,8 @@ inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_
   return pieces;
 }
 
-/// Replaces the spaces of user-defined pieces by U+2581, as SentencePiece does, because converters to GGUF write spaces. A piece stays as
-/// it is if another piece already has the new text.
+/// Replaces the spaces in user-defined pieces by U+2581. SentencePiece has U+2581 there, but converters to GGUF write spaces. A piece stays
+/// as it is if another piece already has the new text.
 inline void escape_spaces(std::vector<sentencepiece>& pieces) {
   static const text_pattern space{std::string(" ")};
   std::unordered_set<std::string> others;
@@ -181,8 +181,8 @@ inline tokenizer gguf_byte_level_of(const gguf_file& file, const unicode* charac
 
 }  // namespace detail
 
-/// Returns the tokenizer in a GGUF file, or nullopt if the file has no vocabulary. `characters`: see parse_tokenizer_json; SentencePiece
-/// needs none. Throws `error` if the tokenizer cannot be used.
+/// Returns the tokenizer in a GGUF file, or nullopt if the file has no vocabulary. `characters`: see parse_tokenizer_json. SentencePiece
+/// does not need it. Throws `error` if the tokenizer cannot be used.
 inline std::optional<tokenizer> gguf_tokenizer_of(const gguf_file& file, const unicode* characters = nullptr) {
   const auto kind = file.find("tokenizer.ggml.model");
   if (!kind) return std::nullopt;

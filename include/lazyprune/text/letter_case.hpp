@@ -114,7 +114,7 @@ constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code
   return code;
 }
 
-/// Null if the letter has no special case.
+/// Returns the letter's entry in `cases`, or null if it has none.
 template <std::size_t N>
 const special_case* special_of(const std::array<special_case, N>& cases, char32_t letter) {
   const auto at = std::ranges::lower_bound(cases, letter, {}, &special_case::letter);
@@ -153,12 +153,12 @@ inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
 
 }  // namespace detail
 
-/// The lower-case letter, or the character itself.
+/// Returns the lower-case letter, or the character itself if it has none.
 constexpr std::uint32_t lower_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + 32 : code;
   return detail::mapped(detail::lower_ranges, code);
 }
-/// The upper-case letter, or the character itself.
+/// Returns the upper-case letter, or the character itself if it has none.
 constexpr std::uint32_t upper_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'a' && code <= 'z' ? code - 32 : code;
   return detail::mapped(detail::upper_ranges, code);
@@ -183,7 +183,7 @@ inline std::u32string lower_letters(std::u32string_view text, std::size_t at) {
   if (text[at] == 0x3a3) return detail::is_final_sigma(text, at) ? U"\u03c2" : U"\u03c3";
   return std::u32string(1, lower_case(text[at]));
 }
-/// Returns the letter at `at` in the other case. A letter in title case stays as it is.
+/// Returns the letter at `at` with its case swapped. A letter in title case stays as it is.
 inline std::u32string swapped_letters(std::u32string_view text, std::size_t at) {
   const std::u32string letter(1, text[at]), lower = lower_letters(text, at), upper = upper_letters(text[at]);
   if (lower != letter && upper != letter) return letter;

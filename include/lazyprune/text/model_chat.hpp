@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds a model's chat template, in a folder or a GGUF file. Finds the texts of its special tokens too, which the template may write.
+// Finds a model's chat template in a folder or a GGUF file, and the texts of the special tokens that the template may write.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@ inline std::vector<std::pair<std::string, std::string>> own_texts_of(const json_
   return all;
 }
 
-/// Returns the value of chat_template: a source, or from a list of named sources the one named `default`. Returns nullopt if the key is
-/// missing. Throws `error` if a list has no `default`.
+/// Returns the template source under chat_template. If the value is a list of named sources, returns the one named `default`. Returns
+/// nullopt if the key is missing. Throws `error` if a list has no `default`.
 inline std::optional<std::string> template_source_of(const json_value& config) {
   const auto found = config.find("chat_template");
   if (!found) return std::nullopt;

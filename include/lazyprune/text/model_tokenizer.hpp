@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Finds a model's tokenizer. A folder has tokenizer.json or tokenizer.model, with tokenizer_config.json beside it. A GGUF file has it in
-// its metadata. One of these files alone can be loaded too.
+// Finds a model's tokenizer. A folder has tokenizer.json or tokenizer.model, with tokenizer_config.json beside it. A GGUF file has the
+// tokenizer in its metadata. One of these files alone can be loaded, too.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct tokenizer_place {
   std::size_t most_pieces = vocabulary::most_ids;  // the model's vocabulary size
 
   /// Throws `error` if there are more than `most_pieces` pieces. Added tokens are not counted, since their ids may be beyond the model's
-  /// vocabulary: tokenizers of text models may have tokens for images.
+  /// vocabulary. For example, tokenizers of text models may have tokens for images.
   void check(std::size_t pieces, const mapped_file& file) const {
     if (pieces > most_pieces)
       throw error(file.name(), "pieces", "at most " + std::to_string(most_pieces) + ", the vocabulary of the model",
@@ -134,15 +134,16 @@ inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const
   return detail::read_tokenizer_model(folder.open("tokenizer.model", detail::most_tokenizer_model), place);
 }
 
-/// Returns the tokenizer of an opened model, or nullopt if its folder has no tokenizer or its GGUF file no vocabulary. `characters`: see
-/// parse_tokenizer_json. Throws `error` if the tokenizer cannot be used.
+/// Returns the tokenizer of an opened model, or nullopt if its folder has no tokenizer or its GGUF file has no vocabulary. `characters`:
+/// see parse_tokenizer_json. Throws `error` if the tokenizer cannot be used.
 inline std::optional<tokenizer> find_tokenizer(const checkpoint& model, const unicode* characters = nullptr) {
   if (model.is_gguf()) return gguf_tokenizer_of(*model.gguf(), characters);
   return find_tokenizer(model_folder(model.path()), characters, model.vocabulary().value_or(vocabulary::most_ids));
 }
 
 /// Loads a tokenizer. `path` is a model, a folder with only a tokenizer's files, or one file: a GGUF file, tokenizer.json or
-/// tokenizer.model. One file is read without tokenizer_config.json. Throws `error` if there is no tokenizer or it cannot be used.
+/// tokenizer.model. A file that is given alone is read without tokenizer_config.json. Throws `error` if there is no tokenizer or it cannot
+/// be used.
 inline tokenizer load_tokenizer(const std::filesystem::path& path, const unicode* characters = nullptr) {
   std::error_code failure;
   std::filesystem::path file = path;

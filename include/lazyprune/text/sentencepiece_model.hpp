@@ -31,16 +31,16 @@ struct sentencepiece {
   std::string text;  // U+2581 stands for a space
   float score = 0;   // BPE merges the pair whose piece has the highest score
   piece_type type = piece_type::normal;
-  bool rstrip = false;  // a control piece in a chat swallows the white space after it
+  bool rstrip = false;  // in a chat, this control piece swallows the white space after it
 };
 
 struct sentencepiece_model {
-  std::vector<sentencepiece> pieces;  // (size), by token id
+  std::vector<sentencepiece> pieces;  // by token id
   bool byte_fallback = false;         // a character without a piece becomes byte pieces; all 256 byte pieces exist
   bool add_dummy_prefix = true;       // puts a space before the text
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
-  std::string unknown_surface = " \xe2\x81\x87 ";  // the decoded text of the unknown piece
+  std::string unknown_surface = " \xe2\x81\x87 ";  // the text that the unknown piece decodes to
   std::string bos_piece = "<s>", eos_piece = "</s>";
   token_id unknown = 0;
   std::array<token_id, 256> bytes{};  // the id of each byte's piece; used with byte_fallback
@@ -232,8 +232,8 @@ inline void check_pieces(sentencepiece_model& model, std::string_view file, std:
 
 }  // namespace detail
 
-/// Parses the bytes of a tokenizer.model. Throws `error` if they are not a SentencePiece model, or if the model is not BPE or has rules to
-/// normalise text.
+/// Parses the bytes of a tokenizer.model. Throws `error` if they are not a SentencePiece model, or if the model is not BPE or has a
+/// precompiled_charsmap.
 inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std::string_view file) {
   constexpr std::size_t most_pieces = std::size_t{1} << 24;
   sentencepiece_model model;

@@ -3,9 +3,9 @@
 //
 // The tokenizer joins all runs to one text. It recognises a reserved token only if all its bytes lie in one trusted run. Trusted and other
 // runs alternate. Reserved tokens are:
-// - the special tokens: those that the tokenizer's files mark as special or control;
-// - every added token whose text stands in the template's words: in a trusted run, or elsewhere in the template.
-// So the bytes of a user never become a token that the template's text makes. Added tokens of white space alone are not reserved, since
+// - the special tokens, which are those that the tokenizer's files mark as special or control;
+// - every added token whose text occurs in the template's words, which are the trusted runs and all other texts of the template.
+// So a user's text never becomes a token that the template's text makes. Added tokens that are only white space are not reserved, since
 // every text has them.
 //
 // The text between two recognised tokens is encoded as one text, across the borders of runs. There are no reserved tokens in it. Other

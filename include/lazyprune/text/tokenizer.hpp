@@ -27,8 +27,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// How the text of a special token (a control piece, BOS, ...) is read when it stands in a text. `parsed`: as the token, like transformers
-/// and llama.cpp read a raw prompt. `spelled_out`: as the tokens of its characters, for a document that must not control the model.
+/// How `encode` reads the text of a special token (a control piece, BOS, ...). `parsed`: as that token, as transformers and llama.cpp do in
+/// a raw prompt. `spelled_out`: like any other text, for a document that must not control the model.
 enum class special_tokens : std::uint8_t { parsed, spelled_out };
 
 /// Whether decoded text shows special tokens (control pieces, BOS, ...).
@@ -93,9 +93,9 @@ class tokenizer {
     return encode(text, pipeline() || adds_bos(), special);
   }
 
-  /// Returns the token ids of a text. `with_special`: also the tokens around it. Any bytes are accepted: each byte that is not UTF-8 is
-  /// read as U+FFFD. The time grows as n log n. Throws `error` if `with_special` is true and a SentencePiece model has no BOS token, or if
-  /// the text has more than 2^30 bytes.
+  /// Returns the token ids of a text. `with_special`: adds the tokens that the model puts around a text. Any bytes are accepted: each byte
+  /// that is not UTF-8 is read as U+FFFD. The time grows as n log n. Throws `error` if `with_special` is true and a SentencePiece model has
+  /// no BOS token, or if the text has more than 2^30 bytes.
   std::vector<token_id> encode(std::string_view text, bool with_special, special_tokens special = special_tokens::parsed) const {
     const bool parses = special == special_tokens::parsed;
     const auto own_at = [&](text_range) { return parses; };
@@ -121,8 +121,8 @@ class tokenizer {
     return ids;
   }
 
-  /// Returns the token ids of a rendered chat. Only trusted runs become reserved tokens (text_run.hpp says which tokens are reserved). No
-  /// token is put around the chat. `template_words`: texts of the template beyond those in the runs.
+  /// Returns the token ids of a rendered chat. Reserved tokens come only from trusted runs (text_run.hpp says which tokens are reserved).
+  /// No token is put around the chat. `template_words`: texts of the template beyond those in the runs.
   std::vector<token_id> encode(std::span<const text_run> runs, std::string_view template_words = {}) const {
     std::string text;
     std::vector<text_range> trusted;
@@ -167,7 +167,7 @@ class tokenizer {
       throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
   }
 
-  /// Adds the ids of the added tokens whose text stands in `text`. Special tokens and white space are left out.
+  /// Adds the ids of the added tokens whose text occurs in `text`. Leaves out special tokens and tokens of white space.
   void add_marks(std::string_view text, std::unordered_set<token_id>& marks) const {
     const auto add = [&](token_id id) { marks.insert(id); };
     if (const auto* const parts = pipeline())
@@ -183,7 +183,7 @@ class tokenizer {
 /// Decodes one token at a time. Push the prompt first and then call begin_answer(), so that the answer begins with the right spaces.
 class token_decoder {
  public:
-  /// The tokenizer must outlive it.
+  /// The tokenizer must outlive this object.
   explicit token_decoder(const tokenizer& tokens, special_text special = special_text::left_out)
       : tokens_(&tokens), writes_special_(special == special_text::written), state_(state_of(tokens, writes_special_)) {}
 

@@ -22,14 +22,14 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Returns the folder's tokenizer_config.json, or nullopt if there is none. Throws `error` if it is not JSON or has more than 16 MiB. The
-/// largest known file has 1.2 MB; it lists thousands of added tokens.
+/// largest known file has 1.2 MB, since it lists thousands of added tokens.
 inline std::optional<json_value> find_tokenizer_config(const model_folder& folder) {
   constexpr std::string_view name = "tokenizer_config.json";
   if (!folder.has(name)) return std::nullopt;
   return folder.read_json(name, std::size_t{16} << 20);
 }
 
-/// Returns the text of a special token, written as "<s>" or {"content": "<s>"}. Returns nullopt if it is missing or null.
+/// Returns the text of a special token, written as "<s>" or {"content": "<s>"}. Returns nullopt if the key is missing or null.
 inline std::optional<json_value> token_text_of(const json_value& config, std::string_view key) {
   auto token = config.find(key);
   return !token || token->is_string() ? std::move(token) : token->at("content");

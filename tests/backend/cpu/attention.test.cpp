@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows in different batches, and keys in bf16. tensor_backend.test.cpp compares float keys with the definition.
+// Tests rows in different batches, and keys in bf16. tensor_backend.test.cpp compares float keys with the definition.
 #include <lazyprune/backend/cpu/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -105,9 +105,9 @@ TEST_CASE("keys and values in bf16" ON_EVERY_PATH) {
     guarded<double> exact(n, s.q_width());
     guarded<float> exact_probe(heads, count);
     oracle.attend(exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
-    // If products take only bf16, queries are rounded to it: by at most 2^-8 of each number, and as often up as down. The error of a score
-    // is then 0.42 * 2^-8 times the root of its terms' sum of squares (path_tolerance.hpp), and six times that beyond any doubt. Attention
-    // weights are rounded likewise.
+    // If products take only bf16, queries are rounded to bf16. Each rounding is at most 2^-8 of a number, and goes up as often as down. The
+    // typical error of a score is then 0.42 * 2^-8 times the root of its terms' sum of squares (path_tolerance.hpp). Six times this error
+    // is beyond any doubt. Attention weights are rounded likewise.
     double worst_out = 0, worst_probe = 0;
     const auto note = [](double& worst, double error, double allowed) { worst = std::max(worst, std::abs(error) / allowed); };
     for (std::size_t r = 0; r < n; ++r)

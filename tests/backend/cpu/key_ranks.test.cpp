@@ -32,7 +32,7 @@ TEST_CASE("the rank of a slot is the index of its token among the active ones, a
   CHECK(ranks.all(1, {0, 32}));
   CHECK_FALSE(ranks.all(1, {0, 31}));
   CHECK_FALSE(ranks.all(1, {1, 32}));
-  CHECK_FALSE(ranks.all(2, {0, 1000}));  // it has inactive slots
+  CHECK_FALSE(ranks.all(2, {0, 1000}));  // the tile has inactive slots
   CHECK_FALSE(ranks.any(3, {0, 1000}));
 
   std::ranges::reverse(slots);  // the same tiles, with their tokens in reverse order

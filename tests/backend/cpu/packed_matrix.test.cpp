@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every number has one place in the panels, and everything else there is zero. tensor_backend.test.cpp tests the products.
+// Every number has one place in the panels, and all other places hold zero. tensor_backend.test.cpp tests the products.
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// The number of input `i` in lane n % 16 of a panel, by the layout: the weight of output `n`.
+/// Returns the weight of input `input` in lane `lane` of panel `panel`, by the layout in packed_matrix.hpp.
 float number_at(const packed_matrix& w, std::size_t panel, std::size_t lane, std::size_t input) {
   const bool wide = w.type() == dtype::f32;
   const std::byte* at = w.panel(panel) + input / (wide ? 1 : 2) * 64 + lane * 4 + (wide ? 0 : input % 2 * 2);

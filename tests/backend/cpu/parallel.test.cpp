@@ -82,7 +82,7 @@ TEST_CASE("a child of fork() can compute after a parallel loop of its parent") {
   CHECK(sum() == 5050);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(60);  // on failure it would wait forever for threads that it does not have
+    ::alarm(60);  // on failure the child would wait forever for threads that it does not have
     ::_exit(sum() == 5050 ? 0 : 1);
   }
   int status = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Everything is computed once, and the prefetched lines are those that are read next. linear_layers.test.cpp tests the products.
+// Every tile is computed once, and the prefetched lines are the lines that are read next. linear_layers.test.cpp tests the products.
 #include <lazyprune/backend/cpu/product_plan.hpp>
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ class marked_lines {
     if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::line_bytes) marks_[place(at)] = true;
   }
 
-  /// The share of the lines from `at` on that are marked.
+  /// Returns the share of the lines from `at` on that are marked.
   double share(const std::byte* at, std::size_t bytes) const {
     std::size_t all = 0, found = 0;
     for (std::size_t i = place(at); i < place(at + bytes - 1) + 1; ++i, ++all) found += marks_[i];

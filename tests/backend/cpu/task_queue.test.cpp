@@ -116,7 +116,7 @@ TEST_CASE("tasks are done in a child of fork() after a parallel loop of its pare
   CHECK(done());
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(60);  // on failure it would wait forever for threads that it does not have
+    ::alarm(60);  // on failure the child would wait forever for threads that it does not have
     ::_exit(done() ? 0 : 1);
   }
   int status = -1;

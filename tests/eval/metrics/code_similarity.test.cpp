@@ -19,5 +19,5 @@ TEST_CASE("the first line of code counts") {
 
 TEST_CASE("scores are whole hundredths; a half is rounded to the even one") {
   CHECK(code_similarity("abcd", "abcf") == 0.75);          // 2 * 3 / 8
-  CHECK(code_similarity("a", "abbbbbbbbbbbbbb") == 0.12);  // 2 / 16 = 0.125: not 0.13
+  CHECK(code_similarity("a", "abbbbbbbbbbbbbb") == 0.12);  // 2 / 16 = 0.125 gives 0.12, not 0.13
 }

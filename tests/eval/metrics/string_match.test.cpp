@@ -16,7 +16,7 @@ TEST_CASE("string matches agree with RULER's") {
     for (const metric_case& c : metric_cases(metric)) {
       CAPTURE(c.prediction);
       if (c.value)
-        CHECK(score(c.prediction, c.answers) == *c.value);  // the quotient of the same two whole numbers
+        CHECK(score(c.prediction, c.answers) == *c.value);  // both are the quotient of the same two whole numbers
       else
         CHECK_THROWS_AS(score(c.prediction, c.answers), error);
     }

@@ -21,7 +21,7 @@ inline lazyprune::model_config config_of_json(const nlohmann::json& config) {
   return lazyprune::model_config_of(lazyprune::json_value::parse(config.dump(), "c", 1 << 20));
 }
 
-/// The error for a config.json with these keys changed (null: removed), or "no error".
+/// Returns the error for a config.json with this patch (null removes a key), or "no error".
 inline fault said_of(nlohmann::json config, const nlohmann::json& patch) {
   config.merge_patch(patch);
   return error_of([&] { config_of_json(config); });

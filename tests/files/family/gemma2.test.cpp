@@ -19,7 +19,7 @@ TEST_CASE("gemma2: the published config of gemma-2-2b-it") {
   CHECK(c.norms_less_one);
   CHECK(c.activation == lazyprune::gate_activation::gelu_tanh);
   CHECK(c.embedding_scale == 48.0);
-  CHECK(c.attention_scale == 0.0);  // follows from the width of a head
+  CHECK(c.attention_scale == 0.0);  // 0: the scale follows from the width of a head
   CHECK(c.attention_soft_cap == 50.0);
   CHECK(c.logit_soft_cap == 30.0);
   CHECK(c.window(0) == 4096);

@@ -22,7 +22,7 @@ TEST_CASE("mistral: a window in every layer, 4096 if the key is missing, none if
   CHECK(said_of(config, {{"layer_types", {"full_attention", "full_attention", "chunked_attention", "full_attention"}}}) ==
         unsupported("c: layer_types[2]", {"full_attention", "sliding_attention", "\"chunked_attention\""}));
   CHECK(said_of(config, {{"attention_bias", true}}) == unsupported("c: attention_bias"));
-  CHECK(lazyprune::families::mistral.gguf.empty());  // GGUF files call it llama
+  CHECK(lazyprune::families::mistral.gguf.empty());  // GGUF files call Mistral llama
 }
 
 TEST_CASE("mistral: the published config of Mistral-Small-3.1-24B-Instruct-2503, a model of text and images") {

@@ -22,7 +22,8 @@ TEST_CASE_TEMPLATE_INVOKE(schedule_contract, cosine_values);
 
 TEST_CASE("cosine falls slowly, then fast, then slowly, to the share before the last layer") {
   const cosine when{.from = 1, .share = 0.2};
-  // For 8 layers there are 6 steps. (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067, 0. 0.8 times this plus 0.2 is the share of 1000 tokens.
+  // For 8 layers there are 6 steps. (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067, 0. The share of the 1000 tokens is 0.8 times this number,
+  // plus 0.2.
   const std::size_t expected[] = {everything, everything, 947, 800, 600, 400, 254, 200};
   for (layer_id done = 0; done < 8; ++done) {
     CAPTURE(done);

@@ -75,7 +75,7 @@ TEST_CASE("the scores follow a record of all attention seen") {
             values.push_back(mean);
             const double expected = scorer.over == layer_reduction::sum ? std::accumulate(values.begin(), values.end(), 0.0)
                                                                         : *std::max_element(values.begin(), values.end());
-            // adding a term rounds the memory to float once; there are at most 15 terms
+            // Each added term rounds the memory to float once. There are at most 15 terms.
             REQUIRE(close(out[i], expected, 16 * 0x1p-24));
           }
         }

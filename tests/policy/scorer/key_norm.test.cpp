@@ -48,7 +48,7 @@ TEST_CASE("the scores follow the formula for every head width") {
         }
         sum += std::sqrt(squares);
       }
-      // computed in double, rounded to float once
+      // The sum is computed in double and rounded to float once.
       REQUIRE(close(-out[i], sum / static_cast<long double>(kv_heads), 0x1p-24 + 0x1p-44));
     }
   }

@@ -42,7 +42,7 @@ TEST_CASE("the mean is summed in double and rounded once") {
       for (std::size_t i = 0; i < n; ++i) {
         long double sum = 0;
         for (std::size_t h = 0; h < heads; ++h) sum += data[h * n + i];
-        // 128 additions in double lose at most 2^-46 of the sum. The result is the nearest float, or its neighbour if both are almost
+        // 128 additions in double lose at most 2^-46 of the sum. The result is the nearest float, or the next one if both are almost
         // equally near.
         REQUIRE(close(out[i], sum / static_cast<long double>(heads), 0x1p-24 + 0x1p-46));
       }

@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE_INVOKE(scorer_contract, prompt_window_attention_values);
 
 constexpr float foremost = std::numeric_limits<float>::max();
 
-/// Shows layer `layer` of a sequence. `seen` is the last query's attention to each token, in one head.
+/// Shows layer `layer` of a sequence. `seen` is the last query's attention to each token, in a single head.
 std::vector<float> score(const prompt_window_attention& scorer, layer_id layer, std::vector<float>& memory,
                          const std::vector<position>& positions, const std::vector<float>& seen) {
   std::vector<float> out(positions.size());

@@ -58,7 +58,7 @@ TEST_CASE("the scores follow the formula") {
             }
             sum += attention[h * n + i] * (norm == vector_norm::l2 ? std::sqrt(squares) : sizes_sum);
           }
-          // computed in double, rounded to float once
+          // The sum is computed in double and rounded to float once.
           REQUIRE(close(out[i], sum / static_cast<long double>(heads), 0x1p-24 + 0x1p-44));
         }
       }

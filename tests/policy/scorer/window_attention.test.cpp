@@ -68,7 +68,7 @@ TEST_CASE("the scores follow the formula for every kernel") {
             sum += mean[j];
             ++count;
           }
-          // rounded to float before and after the pooling
+          // The score is rounded to float before and after the pooling.
           REQUIRE(close(out[i], pool == pooling::max ? most : sum / count, 0x1.1p-23));
         }
       }

@@ -25,7 +25,7 @@ indices select(std::size_t size, std::vector<float> scores, const std::vector<po
   return kept;
 }
 
-/// The definition: sorts a table of pages.
+/// Follows the definition: sorts a table of pages.
 indices by_pages(std::size_t size, const std::vector<float>& scores, const std::vector<position>& positions, std::size_t keep) {
   std::map<std::size_t, indices> members;
   std::map<std::size_t, float> best;
@@ -37,7 +37,7 @@ indices by_pages(std::size_t size, const std::vector<float>& scores, const std::
   }
   std::vector<std::pair<float, std::size_t>> order;
   for (const auto& [page, score] : best) order.emplace_back(score, page);
-  std::sort(order.begin(), order.end(), std::greater{});  // by score, then the later page
+  std::sort(order.begin(), order.end(), std::greater{});  // by score; among equal pages the later one comes first
   indices kept;
   for (const auto& [score, page] : order)
     if (kept.size() < keep || score == inf) kept.insert(kept.end(), members[page].begin(), members[page].end());

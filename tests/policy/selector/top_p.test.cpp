@@ -24,7 +24,7 @@ std::vector<std::uint32_t> select(double mass, std::vector<float> scores, std::s
 
 using indices = std::vector<std::uint32_t>;
 
-/// The definition: takes one token after another, the best first, until they hold the mass.
+/// Follows the definition: takes one token after another, the best first, until they hold the mass.
 indices one_by_one(double mass, const std::vector<float>& scores, std::size_t keep, double required_mass) {
   double total = required_mass;
   for (const float s : scores)
@@ -74,7 +74,7 @@ TEST_CASE("if no score has mass, only the required tokens are kept") {
 TEST_CASE("top_p handles scores of very different sizes, up to the limits of float") {
   constexpr float tiny = std::numeric_limits<float>::denorm_min(), huge = std::numeric_limits<float>::max();
   CHECK(select(0.75, {tiny, tiny, tiny, tiny}, 4) == indices{1, 2, 3});
-  CHECK(select(1.0, {tiny, huge, 1.0f}, 3) == indices{1});  // the others hold less than 1e-9 of the mass
+  CHECK(select(1.0, {tiny, huge, 1.0f}, 3) == indices{1});  // the other tokens hold less than 1e-9 of the mass
   CHECK(select(0.6, {huge, huge, huge}, 3) == indices{1, 2});
 }
 

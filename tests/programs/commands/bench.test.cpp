@@ -62,7 +62,7 @@ TEST_CASE("--sequences: batches of so many, their rates over all of them") {
     const double sequences = i < 4 ? 1 : 4, tokens = row["test"] == "pp32" ? 32 : 3;
     CHECK(row["sequences"] == sequences);
     CHECK(row["share_of_peak"].get<double>() > 0);
-    // The mean of two rates, and the seconds of the faster one.
+    // tokens_per_s is the mean rate of two repetitions; seconds is the time of the faster repetition.
     CHECK(row["tokens_per_s"].get<double>() * row["seconds"].get<double>() <= sequences * tokens * (1 + 1e-9));
     CHECK(row["tokens_per_s"].get<double>() * row["seconds"].get<double>() > sequences * tokens / 2);
     if (i >= 4) CHECK(row["peak_bytes"].get<std::uint64_t>() > rows[i - 4]["peak_bytes"].get<std::uint64_t>());
@@ -97,7 +97,7 @@ TEST_CASE("random weights need no file") {
 TEST_CASE("--peak: shares of what the machine can do, the prefill's and the decode's") {
   const json rows = bench_json({"-P", "64", "-n", "3", "-t", "1,2", "--peak"});
   REQUIRE(rows.size() == 8);
-  for (const json& row : rows) CHECK(row["share_of_peak"].get<double>() > 0);  // of a model this small it may be above 1: it fits in caches
+  for (const json& row : rows) CHECK(row["share_of_peak"].get<double>() > 0);  // may be above 1: a model this small fits into the caches
 
   const program_result table = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "2", "--peak"});
   CHECK(table.code == 0);

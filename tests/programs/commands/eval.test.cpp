@@ -24,7 +24,7 @@ const std::string three_lines = R"({"pred": "\n\nred\nblue", "answers": ["Red"],
                                 R"({"pred": "", "answers": ["red"], "all_classes": null, "length": 3})"
                                 "\n";
 
-/// The first samples of a pocket task, as lines.
+/// The first `count` samples of a pocket task, one per line.
 std::string samples(const std::string& task, int count) {
   const std::string all = file_text(prompts(task));
   std::size_t end = 0;
@@ -32,7 +32,7 @@ std::string samples(const std::string& task, int count) {
   return all.substr(0, end);
 }
 
-/// A Llama of four layers, without its tokenizer: its weights are noise.
+/// Writes a Llama of four layers with random weights and no tokenizer.
 void write_random_llama(const temporary_folder& folder) {
   const std::size_t vocabulary = 32'000, hidden = 32, kv = 16, inner = 64, layers = 4;
   write_file(folder / "config.json", json{{"architectures", {"LlamaForCausalLM"}},
@@ -86,7 +86,7 @@ void write_random_llama(const temporary_folder& folder) {
   write_file(folder / "model.safetensors", length + text + values);
 }
 
-/// What does not depend on the clock.
+/// The predictions without their times.
 std::vector<json> without_times(const std::string& predictions) {
   std::vector<json> lines;
   for (std::size_t at = 0; at < predictions.size();) {
@@ -109,7 +109,7 @@ TEST_CASE("a model answers, and the summary has the keys of the contract") {
                                                   samples("profile", 2) + samples("few_shot", 3));
   CHECK_MESSAGE(result.code == 0, result.err);
   const json list = json::parse(result.out);
-  REQUIRE(list.size() == 2);  // a summary a task
+  REQUIRE(list.size() == 2);  // one summary per task
   CHECK(list[0]["task"] == "pocket_profile");
   CHECK(list[0]["n"] == 2);
   CHECK(list[1]["task"] == "pocket_few_shot");
@@ -160,7 +160,7 @@ TEST_CASE("dense answers, and a prompt that loses its middle") {
     more.insert(more.end(), limit.begin(), limit.end());
     const program_result cut = lazyprune_program(more, samples("single_doc_qa", 2));
     CHECK_MESSAGE(cut.code == 0, cut.err);
-    CHECK(json::parse(cut.out)[0]["prompt_tokens"].get<double>() == doctest::Approx(200).epsilon(0.02));  // the halves meet anew
+    CHECK(json::parse(cut.out)[0]["prompt_tokens"].get<double>() == doctest::Approx(200).epsilon(0.02));  // the halves are encoded anew
   }
 }
 
@@ -174,10 +174,10 @@ TEST_CASE("genuine records of RULER" NEEDS("data")) {
   CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
   const json list = json::parse(result.out);
   REQUIRE(list.size() == 1);
-  CHECK(list[0]["task"] == "niah_multikey_3");  // as the file is called
+  CHECK(list[0]["task"] == "niah_multikey_3");  // named after the file
   CHECK(list[0]["metric"] == "string_match_all");
   CHECK(list[0]["n"] == 2);
-  CHECK(list[0]["score"] == 0.0);  // it has read 300 tokens of some thousand, and knows no uuids
+  CHECK(list[0]["score"] == 0.0);  // the model reads 300 of several thousand tokens, and knows no uuids
   CHECK(list[0]["share_computed"].get<double>() < 1.0);
   const std::vector<json> lines = without_times(file_text(files / "out"));
   REQUIRE(lines.size() == 2);
@@ -226,7 +226,7 @@ TEST_CASE("an interrupted run goes on without losing or repeating a sample") {
     CHECK(run("cut", {"--resume"}).code == 0);
     CHECK(without_times(file_text(files / "cut")) == expected);
     const std::size_t kept = end == 0 ? 0 : whole.rfind('\n', end - 1) + 1;
-    CHECK(file_text(files / "cut").substr(0, kept) == whole.substr(0, kept));  // its times too
+    CHECK(file_text(files / "cut").substr(0, kept) == whole.substr(0, kept));  // the times are the same, too
     std::filesystem::remove(files / "cut");
   }
 
@@ -263,7 +263,7 @@ TEST_CASE("an interrupted run goes on as it began, and no other way") {
   refused({"--max-length", "200", "--chat", "llama2"}, " --chat llama2 ", two);
   refused({"--max-length", "200", "--dtype", "f32"}, " --dtype f32, prompt ", two);
   refused({"--max-length", "200", "--task", "pocket_profile"}, " --task pocket_profile ", two);
-  refused({"--max-length", "200", "--keep-last", "3"}, " --keep-last 3 ", two);  // though the method has the same name
+  refused({"--max-length", "200", "--keep-last", "3"}, " --keep-last 3 ", two);  // the method has the same name, but other flags
 
   json other = json::parse(samples("few_shot", 1));
   other["context"] = "another " + other["context"].get<std::string>();
@@ -305,7 +305,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     CHECK(summaries == others);
   }
 
-  // Side by side they come in any order: what is there is kept, here to its times, and nothing is asked twice.
+  // With several jobs, predictions come in any order. A resumed run keeps those in the file, times included, and asks only the others.
   const std::vector<std::string> whole = lines_of(file_text(files / "alone"));
   const auto resumed = [&](const std::vector<std::size_t>& there) {
     std::string text;
@@ -313,8 +313,8 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     write_file(files / "cut.unfinished", text);
     return run("cut", {"--resume", "-j", "2", "-t", "2"});
   };
-  // `cut` stands there from the run before: all predictions in FILE.unfinished beside a whole FILE is what an end by force in the midst of
-  // putting them in order leaves.
+  // The file `cut` is there from the run before. In the third case FILE.unfinished has all predictions, too. A run that is killed while it
+  // sorts the predictions leaves such files.
   for (const std::vector<std::size_t>& there : {std::vector<std::size_t>{}, {6, 1}, {7, 6, 5, 4, 3, 2, 1, 0}, {5, 0, 1, 2, 3, 4, 6}}) {
     const program_result result = resumed(there);
     REQUIRE_MESSAGE(result.code == 0, result.err);
@@ -351,7 +351,7 @@ TEST_CASE("killed at any moment, a run goes on") {
   int killed = 0;
   for (int tries = 0; tries < 200 && !std::filesystem::exists(files / "out"); ++tries) {
     running_program program(arguments);
-    // Until there is a line more than before, or the program is done: then it is somewhere in the next sample.
+    // Waits for one more line than before, or for the end of the program. Then the program is within the next sample.
     const auto lines = [&] { return std::ranges::count(file_text(files / "out.unfinished"), '\n'); };
     const auto before = lines();
     for (int waits = 0; waits < 60'000 && !std::filesystem::exists(files / "out") && lines() < before + 1; ++waits)

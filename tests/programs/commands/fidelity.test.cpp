@@ -11,7 +11,7 @@ using json = nlohmann::json;
 
 namespace {
 
-/// The prompt of the first sample of a pocket task, with its answer: `prompt_tokens` of them are the prompt.
+/// The prompt of the first sample of a pocket task, followed by its answer. The first `prompt_tokens` tokens are the prompt.
 struct answered_prompt {
   std::string text;
   std::string prompt_tokens;
@@ -37,13 +37,13 @@ json fidelity(std::vector<std::string> arguments, const std::string& input = {})
   return json_of(arguments, input);
 }
 
-/// A line without its times, and without what it is called.
+/// A line of the table without its times and names.
 json numbers(json line) {
   for (const char* key : {"ttft_s", "dense_ttft_s", "speedup_ttft", "text", "method", "budget"}) line.erase(key);
   return line;
 }
 
-/// The line of a text under a method.
+/// The table's line for this method and text.
 json line_of(const json& list, std::string_view method, std::string_view text) {
   for (const json& line : list)
     if (line["method"] == method && line["text"] == text) return line;
@@ -51,14 +51,14 @@ json line_of(const json& list, std::string_view method, std::string_view text) {
   return {};
 }
 
-/// Some of the ids, as flags write them.
+/// `count` ids from index `first` on, as a flag takes them.
 std::string ids_text(const json& ids, std::size_t first, std::size_t count) {
   std::string text;
   for (std::size_t i = first; i < first + count; ++i) text.append(text.empty() ? "" : ",").append(std::to_string(ids[i].get<int>()));
   return text;
 }
 
-/// What `run --compare` says to so many tokens of a text.
+/// The JSON of `run --compare` for the first `prompt_tokens` tokens of a text.
 json answers_to(const std::string& text, std::size_t prompt_tokens, std::vector<std::string> flags) {
   const json ids = json::parse(lazyprune_program({"tokenize", "-p", text, "--json"}).out)["ids"];
   flags.insert(flags.begin(),
@@ -105,7 +105,7 @@ TEST_CASE("the text's own tokens are asked for: an answer that the model knows, 
   const json said = answers_to(prompt.text, std::stoul(prompt.prompt_tokens), {"--stages", "1:0.05"});
   const std::vector<int> pruned = said["tokens"], dense = said["dense"]["tokens"];
   CHECK(list[0]["parted_at"] == std::ranges::mismatch(pruned, dense).in1 - pruned.begin());
-  CHECK(list[0]["rows"].get<double>() == doctest::Approx((1 + 5 * 0.05) / 6).epsilon(0.01));  // whole tokens
+  CHECK(list[0]["rows"].get<double>() == doctest::Approx((1 + 5 * 0.05) / 6).epsilon(0.01));  // the share is rounded to whole tokens
   CHECK(list[0]["speedup_ttft"].get<double>() > 0);
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("methods at budgets are each compared on every text") {
   const std::vector<std::string> asked = with({"--methods", "dense,lazyllm@3+5,random,compression,given@1", "--variant",
                                                "whole=--stages 3:1", "--budgets", "0.75", "--keep-first", "2"});
   const json list = json_of(asked);
-  REQUIRE(list.size() == 5 * 3);  // two texts and both, of each but dense
+  REQUIRE(list.size() == 5 * 3);  // two texts and both together, for each setting except dense
   CHECK(list[0]["method"] == "lazyllm@3+5");
   CHECK(list[0]["budget"] == 0.75);
   CHECK(list[2]["text"] == "all");
@@ -154,7 +154,7 @@ TEST_CASE("methods at budgets are each compared on every text") {
     CHECK(line_of(list, "compression", files / text)["rows"] == 0.75);
     CHECK(line_of(list, "given@1", files / text)["rows"].get<double>() == doctest::Approx(0.75).epsilon(0.01));
   }
-  // Every text has draws of its own; else the same text gives the same, whichever setting comes first.
+  // Random methods draw anew for each text. All other methods give the same numbers for the same text, whichever setting comes first.
   const auto same = [&](const char* method) {
     return numbers(line_of(list, method, files / "a")) == numbers(line_of(list, method, files / "b"));
   };
@@ -162,7 +162,7 @@ TEST_CASE("methods at budgets are each compared on every text") {
   CHECK(line_of(list, "random", "all")["policy"].get<std::string>().ends_with(" (seed 0 of the first text, then the next ones)"));
   for (const char* method : {"lazyllm@3+5", "compression", "given@1"}) CHECK(same(method));
 
-  // A method is what its flags are.
+  // A method gives the same numbers as its flags.
   const json flags = json_of(with({"--stages", "3:0.5811,5:0.5811", "--keep-first", "2"}));
   CHECK(numbers(flags[2]) == numbers(line_of(list, "lazyllm@3+5", "all")));
 
@@ -210,7 +210,7 @@ TEST_CASE("what makes no sense") {
   CHECK(fault({"-f", "-", "--prefix", "1.5"}) == complaint_at("--prefix", {", found 1.5"}));
   CHECK(fault({"-f", "-", "--prefix", "0"}) == complaint_at("--prefix", {", found 0"}));
   CHECK(fault({"-f", "-", "--prefix", "99"}) == complaint_at("stdin", {"99 of --prefix"}));
-  CHECK(fault({"-f", "-"}, "") == complaint_at("stdin", {"least 2", ", found 1"}));  // BOS
+  CHECK(fault({"-f", "-"}, "") == complaint_at("stdin", {"least 2", ", found 1"}));  // an empty text has only BOS
   CHECK(fault({"-f", files / "none"}) == complaint_at(files / "none"));
   CHECK(fault({"-f", "-", "-c", "99999"}) == complaint_at("--ctx-size"));
   CHECK(fault({"-f", "-", "-o", "xml"}) == complaint_at("--output", {"md, json or csv", ", found xml"}));

@@ -54,7 +54,7 @@ TEST_CASE("for people") {
        {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight", "adds_bos",
         "of 4096 tokens", "cpu path ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
-  // A screen of what matters comes first, and the tensors come last.
+  // The summary comes first, and the tensors come last.
   std::size_t last = 0;
   for (const char* part : {"supported\n", "recommended stages", "memory  ", "tokenizer  ", "\nconfig\n", "\nmemory of a context",
                            "\ntokenizer\n", "\ntensors\n", "  57 tensors, 1.48 million parameters, "}) {
@@ -108,7 +108,7 @@ TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an er
             complaint_at("LAZYPRUNE_ISA", {names, ", found " + name}));
   }
   const program_result reference = lazyprune_program({"run", "--ids", "1", "-n", "1", "--backend", "reference"}, "", {"LAZYPRUNE_ISA=sse"});
-  CHECK(reference.code == 0);  // which has no instructions of its own
+  CHECK(reference.code == 0);  // the reference backend uses no instruction set
 }
 
 TEST_CASE("names that no line can have") {
@@ -118,7 +118,7 @@ TEST_CASE("names that no line can have") {
   const std::string name = "\"model.norm.weight\"";
   const std::size_t at = weights.find(name);
   REQUIRE(at != weights.npos);
-  write_file(files / "model.safetensors", weights.replace(at, name.size(), "\"model.\\u000aeight\""));  // as long as it was
+  write_file(files / "model.safetensors", weights.replace(at, name.size(), "\"model.\\u000aeight\""));  // the same length as before
   const program_result inspected = lazyprune_program({"inspect", "-m", files.path()});
   CHECK(inspected.code == 0);
   CHECK(inspected.out.find("model.\\x0aeight") != std::string::npos);
@@ -170,7 +170,7 @@ TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the p
     const auto all = inspected(folder.path());
     CHECK(all["stages"].is_null());
     CHECK(all["stages_from"].is_null());
-    CHECK(all["first_pruning_layer"] == 20);  // dense
+    CHECK(all["first_pruning_layer"] == 20);  // all layers: the model stays dense
     CHECK(lazyprune_program({"inspect", "-m", folder.path()}).out.find("\n  recommended stages      none known: dense ") !=
           std::string::npos);
   }
@@ -219,7 +219,7 @@ TEST_CASE("a model that is not computed here is described, and why") {
   CHECK(other["chat_template_not_usable"].get<std::string>().starts_with((folder / "chat_template.jinja") + ": line 1, column 4: "));
   CHECK(other["config"]["layers"] == 6);
 
-  write_file(folder / "config.json", "{");  // malformed is another matter
+  write_file(folder / "config.json", "{");  // malformed, so not merely unsupported
   CHECK(complaint(lazyprune_program({"inspect", "-m", folder.path()})) == complaint_at((folder / "config.json") + ": byte 1"));
 }
 

@@ -29,7 +29,7 @@ json run_json(std::vector<std::string> more, const std::string& input = {}) {
   return json::parse(result.out);
 }
 
-/// What a run is apart from how long it took and what it took.
+/// The JSON of a run without times, rates, memory and backend.
 json without_costs(json run) {
   for (const char* key : {"ttft_s", "prefill_tokens_per_s", "decode_tokens_per_s", "memory", "backend", "isa"}) run.erase(key);
   return run;
@@ -71,13 +71,13 @@ TEST_CASE("the answer goes to stdout, all else to stderr") {
   const std::vector<std::string> lines = lines_of(result.err);
   REQUIRE(lines.size() == 5);
   CHECK(lines[0].starts_with("memory: "));
-  CHECK(lines[1] == "policy: lazyllm --stages 3:0.3,5:0.1");  // what lazyprune.json recommends
+  CHECK(lines[1] == "policy: lazyllm --stages 3:0.3,5:0.1");  // the stages of lazyprune.json
   CHECK(lines[2].starts_with("prompt: "));
   for (const auto& [line, what] : {std::pair(lines[3], "time to first token: "), {lines[4], "time to last token: "}}) {
     CHECK(line.starts_with(what));
     CHECK(line.find(" by the cost model, ") != line.npos);
   }
-  CHECK(result.err.find('\r') == std::string::npos);  // no bar where nobody watches
+  CHECK(result.err.find('\r') == std::string::npos);  // no progress bar: stderr is not a terminal
 }
 
 TEST_CASE("an answer that -n or the context cuts is said to be") {
@@ -117,7 +117,7 @@ TEST_CASE("a model for which nobody knows stages stays dense unless pruning is a
                                                 {"--schedule", "every:n=2,share=0.5"}})
     CHECK(err(named).starts_with("memory: "));
   const auto policy_of = [&](const std::vector<std::string>& flags) { return lines_of(err(flags)).at(1); };
-  CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's, at this model's depth
+  CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's shares of the layers
 
   write_file(files / "mine.json", R"({"stages": "2:0.5"})");
   CHECK(policy_of({"--pruning-file", files / "mine.json"}) == "policy: lazyllm --stages 2:0.5");
@@ -142,7 +142,7 @@ TEST_CASE("--compare puts the dense run beside it") {
     const std::string rest = result.err.substr(result.err.find(line));
     CHECK(rest.find("; dense ") < rest.find('\n'));
   }
-  CHECK_FALSE(says("cost model"));  // it was measured
+  CHECK_FALSE(says("cost model"));  // the dense model's time was measured
   const program_result verbose = lazyprune_program({"run", "-p", question, "-n", "2", "-v", "-t", "1"});
   CHECK(verbose.err.find("rows revived") != std::string::npos);
   CHECK(lazyprune_program({"run", "-p", question, "-n", "2", "-t", "1"}).err.find("rows revived") == std::string::npos);
@@ -203,7 +203,7 @@ TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
 
   const temporary_folder files;
   const json kept = run({"--stages", "2:0.1", "--keep", "40-43,10-19", "--trace", files / "kept.jsonl"});
-  CHECK(kept["computed"]["per_layer"] == json{100, 100, 15, 15, 15, 15});  // they and the query, where 10 were to stay
+  CHECK(kept["computed"]["per_layer"] == json{100, 100, 15, 15, 15, 15});  // the stage keeps 10; 14 are protected, and the query
   CHECK(kept["policy"] == json{{"name", "lazyllm"}, {"text", "--stages 2:0.1" + rest + " --keep 10-19,40-43 --decode same"}});
   const std::vector<unsigned> stay{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41, 42, 43};
   std::ifstream trace(files / "kept.jsonl");
@@ -216,7 +216,7 @@ TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
 
   const json late = run({"--stages", "2:0.1", "--least-tokens", "102"});
   CHECK(late["computed"]["per_layer"] == json{100, 100, 100, 100, 100, 100});
-  CHECK(late["computed"]["rows"] == 618);  // three later steps of one row in each layer: those of a dense sequence
+  CHECK(late["computed"]["rows"] == 618);  // dense: 100 rows and three decode steps, in each of 6 layers
   CHECK(late["policy"]["text"] == "--stages 2:0.1" + rest + " --least-tokens 102 --decode same");
   const json never = run({"--stages", "2:0.1", "--least-tokens", "104"});
   const json dense = run({"--policy", "dense"});
@@ -233,7 +233,7 @@ TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
 }
 
 TEST_CASE("where layers with a window stand between others, attention prunes after the others alone" NEEDS("data")) {
-  const auto gemma = test_data("gguf/gemma3");  // two layers, of which the last has no window
+  const auto gemma = test_data("gguf/gemma3");  // two layers; the last one has no window
   if (gemma.empty()) return;
   const std::vector<std::string> asked{"run", "-m", gemma.string(), "--ids", "1,5,9,7", "-n", "2", "--json"};
   const program_result plain = lazyprune_program(asked);
@@ -311,7 +311,7 @@ TEST_CASE("a repeat penalty changes what comes again") {
 TEST_CASE("-n -1 goes on to the end of the context") {
   const json run = run_json({"--ids", "1,5,9", "-n", "-1", "-c", "30", "--ignore-eos"});
   CHECK(run["finish_reason"] == "length");
-  CHECK(run["tokens"].size() == 28);  // the last is never read
+  CHECK(run["tokens"].size() == 28);  // the last token is never read
 }
 
 TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS say") {
@@ -319,13 +319,13 @@ TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS 
   CHECK(run["tokens"] == json{7, 2, 9});
   CHECK(run["dense"]["tokens"] == json{7, 2, 9});
   CHECK(run["finish_reason"] == "length");
-  CHECK(run["computed"]["dense_rows"] == (run["prompt_tokens"].get<std::size_t>() + 2) * 6);  // the last is never fed
+  CHECK(run["computed"]["dense_rows"] == (run["prompt_tokens"].get<std::size_t>() + 2) * 6);  // the last token is never read
 }
 
 TEST_CASE("no token to generate is no step") {
   const json run = run_json({"-p", question, "-n", "0", "--compare"});
   CHECK(run.contains("dense"));
-  CHECK_FALSE(run.contains("speedup_ttft"));  // of no time
+  CHECK_FALSE(run.contains("speedup_ttft"));  // nothing was timed
   CHECK(run["tokens"].empty());
   CHECK(run["text"] == "");
   CHECK(run["computed"]["rows"] == 0);
@@ -348,7 +348,7 @@ TEST_CASE("a stop text in brackets is one text, commas and all") {
   const temporary_folder files;
   const json plain = run_json({"-p", question, "-n", "6"});
   const std::string text = plain["text"];
-  for (const char* stop : {"[INST]", "[a,b]", "[/INST]", "[]"})  // none of their parts ends the answer
+  for (const char* stop : {"[INST]", "[a,b]", "[/INST]", "[]"})  // no part of these texts ends the answer
     CHECK(run_json({"-p", question, "-n", "6", "--stop", stop})["text"] == text);
   const std::string bracketed = "[" + text.substr(1, 3) + "]";
   CHECK(run_json({"-p", question, "-n", "6", "--stop", bracketed})["text"] == text);
@@ -380,7 +380,7 @@ TEST_CASE("what is written to a closed stdout or stderr never lands in the trace
 TEST_CASE("a file that may not grow is an I/O fault") {
   const temporary_folder files;
   const std::string run = "\"$LAZYPRUNE\" run --ids 1 -n 1 -t 1 --trace-logits --trace '" + (files / "trace.jsonl") + "' >/dev/null 2>&1";
-  CHECK(shell("ulimit -f 16; " + run).code == 3);  // 8 KiB: less than the logits, more than some OpenMP runtimes need for themselves
+  CHECK(shell("ulimit -f 16; " + run).code == 3);  // 8 KiB: less than the logits need, more than some OpenMP runtimes write themselves
   CHECK(std::filesystem::is_empty(files.path()));
 }
 
@@ -523,7 +523,7 @@ TEST_CASE("--speculate: the same text in fewer steps, and how many guesses were 
 TEST_CASE("--speculate on cpu: the same text wherever the best logit stands clear of the second, by what the path may round") {
   struct variant {
     std::vector<std::string> flags;
-    double may_differ;  // of logits, of the root of their mean square: twice a logit's distance from the exact one
+    double may_differ;  // the largest gap of logits, over their RMS, that rounding may close: twice one logit's error
   };
   for (const variant& v : {variant{{"--dtype", "f32"}, 2e-5}, {{"--exact"}, 0.08}, {{}, 0.16}}) {
     const temporary_folder files;
@@ -601,7 +601,7 @@ TEST_CASE("an interrupt before the first token leaves nothing, in order") {
   CHECK(run["text"].is_string());
   CHECK(run["computed"]["per_layer"].size() == 6);
   CHECK_FALSE(run.contains("dense"));
-  CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // a trace has a step at least
+  CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // a trace has at least one step
 }
 
 TEST_CASE("an interrupt during the prefill does not wait for its end") {
@@ -609,7 +609,7 @@ TEST_CASE("an interrupt during the prefill does not wait for its end") {
   for (int i = 1; i < 3000; ++i) ids += ",5";
   running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--policy", "dense", "--json"});
   while (!program.catches(SIGINT)) ::usleep(100);
-  program.computes(0.6);  // by now it is in the first layer of six, each of which takes seconds
+  program.computes(0.6);  // now it computes the first of six layers; each takes seconds
   program.send(SIGINT);
   const program_result result = program.wait();
   REQUIRE(result.code == 0);
@@ -680,7 +680,7 @@ TEST_CASE("LongRoPE's factors are chosen by -c, or else by the prompt and -n, fo
                       {"long_factor", std::vector<double>(16, 4.0)},
                       {"attention_factor", 1.0},
                       {"original_max_position_embeddings", 64}};
-  const json four_times{{"type", "linear"}, {"factor", 4.0}};  // what the long factors come to; the short ones to no scaling
+  const json four_times{{"type", "linear"}, {"factor", 4.0}};  // has the effect of the long factors; the short factors do not scale
   const std::vector<std::string> few{"-n", "4"}, many{"-n", "40"}, roomy{"-n", "4", "-c", "200"}, tight{"-n", "4", "-c", "64"};
   CHECK(run_json({"-p", question, "-n", "4", "--policy", "dense"})["prompt_tokens"] == 44);  // 44 + 4 <= 64 < 44 + 40
   CHECK(difference(logits(nullptr, few), logits(four_times, few)) > 1.0);
@@ -692,7 +692,7 @@ TEST_CASE("LongRoPE's factors are chosen by -c, or else by the prompt and -n, fo
 
 namespace {
 
-/// So many characters of a novel with a number hidden in the middle, the question for the number, and the first words of the answer.
+/// `characters` characters of a novel with a number hidden in the middle, the question for the number, and the first words of the answer.
 std::string needle_prompt(std::size_t characters, const std::string& number) {
   const std::string novel = file_text((source_dir() / "bench/smollm2/haystack.txt").string());
   const auto until = [&](std::size_t at) { return novel.find('\n', at) + 1; };
@@ -717,7 +717,7 @@ TEST_CASE("Gemma 3: greedy tokens are those of transformers in float" NEEDS("gem
     const json& one = all[i];
     const std::string ids = one["ids"].dump();
     CAPTURE(one["ids"].size());
-    REQUIRE(one["min_gap"].get<double>() > 0.01);  // of two logits: nearer ones might change places
+    REQUIRE(one["min_gap"].get<double>() > 0.01);  // of the two best logits: if they are closer, rounding may swap them
     CHECK(run_json({"-m", model, "--ids", ids.substr(1, ids.size() - 2), "--policy", "dense", "--dtype", "f32", "--exact", "--ignore-eos",
                     "-n", std::to_string(one["tokens"].size())})["tokens"] == one["tokens"]);
   }
@@ -732,7 +732,7 @@ TEST_CASE("Gemma 3: a number hidden in 4,000 and 16,000 tokens is found, dense a
     if (about > 4000 && !in_full()) continue;
     CAPTURE(about);
     write_file(folder / "prompt.txt", needle_prompt(characters, number));
-    // Only layers 6, 12 and 18 see all tokens, so that pruning stands after 6 or 12.
+    // Only layers 6, 12 and 18 attend without a window, so pruning after 6 or 12 layers is possible.
     const json run =
         run_json({"-m", model, "-f", folder / "prompt.txt", "-n", "9", "--compare", "--policy", "lazyllm_blocks", "--stages", "6:0.1"});
     CHECK(run["prompt_tokens"] > 0.9 * static_cast<double>(about));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The bundled model has no chat template: these tests give it one.
+// Tests chats. The bundled model has no chat template, so these tests give it one.
 #include "programs/program.hpp"
 
 #include <csignal>
@@ -14,12 +14,12 @@ using json = nlohmann::json;
 
 namespace {
 
-/// Turns end with EOS; `answer :` is what the model is used to.
+/// A template whose answers end with EOS. The model was trained on `answer :`.
 constexpr const char* with_eos =
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}answer :{{ m.content }}{{ eos_token }}"
     "{% elif m.role == 'system' %}{{ m.content }} ! {% else %}{{ m.content }} {% endif %}{% endfor %}"
     "{% if add_generation_prompt %}answer :{% endif %}";
-/// This one leaves out the answers of earlier turns.
+/// A template that leaves out the answers of earlier turns.
 constexpr const char* forgetful =
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ m.content }} {% endif %}{% endfor %}"
     "answer :";
@@ -52,14 +52,14 @@ struct chat_model {
     REQUIRE(all.size() == 1);
     return all[0];
   }
-  /// The ids of a chat, which a list of messages in JSON is.
+  /// The ids of a chat, given as a list of messages in JSON.
   std::vector<int> ids(const json& messages) const {
     write_file(folder / "chat.json", messages.dump());
     const program_result result = lazyprune_program({"tokenize", "-m", folder.path(), "--messages", folder / "chat.json", "--json"});
     CHECK_MESSAGE(result.code == 0, result.err);
     return json::parse(result.out)["ids"];
   }
-  /// What the model answers to ids.
+  /// The model's answer to these ids.
   json answer_to(const std::vector<int>& ids, std::vector<std::string> more) const {
     std::string list;
     for (const int id : ids) list.append(list.empty() ? "" : ",").append(std::to_string(id));
@@ -82,7 +82,7 @@ TEST_CASE("one turn, a chat of several, and a system message") {
   const json once = model.answer({"-p", said, "-n", "6"});
   const std::vector<int> ids = model.ids(json::array({message("user", said)}));
   CHECK(ids[0] == 1);
-  CHECK(ids[1] != 1);  // the template has written BOS, and nothing adds another
+  CHECK(ids[1] != 1);  // the template writes BOS, and no second BOS is added
   CHECK(once["prompt_tokens"] == ids.size());
   CHECK(once["tokens"] == model.answer_to(ids, {"-n", "6"})["tokens"]);
   CHECK_FALSE(once.contains("kept_tokens"));
@@ -200,7 +200,7 @@ TEST_CASE("a conversation goes on after the ids that were generated") {
   for (std::size_t i = 0; i < turns.size(); ++i) {
     CAPTURE(i);
     CHECK(turns[i]["kept_tokens"] == (i == 0 ? 0 : ids.size() - 1));
-    if (i > 0) {  // the end of the turn before, and this one: what the rendering of such a chat ends with
+    if (i > 0) {  // adds the end of the last answer and this turn, as the template writes them
       const std::vector<int> added = model.ids(json::array({message("assistant", ""), message("user", asked)}));
       const auto eos = std::ranges::find(added, 2);
       ids.insert(ids.end(), ids.back() == 2 ? eos + 1 : eos, added.end());
@@ -213,7 +213,7 @@ TEST_CASE("a conversation goes on after the ids that were generated") {
   const program_result people = model.run({"-n", "3"}, said + "\n" + asked + "\n");
   CHECK(people.code == 0);
   CHECK(std::ranges::count(people.out, '\n') == 2);
-  CHECK(std::ranges::count(people.err, '\n') == 3);  // the memory, and a line a turn
+  CHECK(std::ranges::count(people.err, '\n') == 3);  // the memory, and one line per turn
 }
 
 TEST_CASE("where the template writes the past anew, what it shares with the text so far stays") {
@@ -259,7 +259,7 @@ TEST_CASE("what does not go together") {
 
 namespace {
 
-/// Steps before the first at which the two best logits are nearer than that: from there on, rounding decides.
+/// The number of steps before the first one with less than 0.05 between the two best logits. From that step on, rounding decides.
 std::size_t sure_steps(const std::string& trace) {
   std::istringstream steps(file_text(trace));
   std::size_t sure = 0;
@@ -346,7 +346,7 @@ TEST_CASE("eval asks in the template's words") {
     REQUIRE_MESSAGE(result.code == 0, result.err);
     return json::parse(result.out)[0]["prompt_tokens"].get<double>();
   };
-  const std::size_t words = model.ids(json::array({message("user", "the")})).size() - 2;  // besides BOS and `the`
+  const std::size_t words = model.ids(json::array({message("user", "the")})).size() - 2;  // without BOS and `the`
   CHECK(words > 0);
   CHECK(prompt_tokens("template") == prompt_tokens("none") + static_cast<double>(words));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Each question's answer is that of `run` on the document and the question, wherever nothing rounds otherwise.
+// Tests that the answer to each question is that of `run` on the document and this question, unless rounding differs.
 #include "programs/program.hpp"
 
 #include <csignal>
@@ -23,7 +23,7 @@ const std::vector<std::string> questions{"question : where is the candle ? answe
                                          "question : where is the sextant ? answer : the sextant is in the",
                                          "question : what arrived ? answer :"};
 
-/// A document and questions on the disk.
+/// Files with a document and its questions.
 struct files {
   temporary_folder folder;
   std::string text = folder / "document.txt", asked = folder / "questions.txt";
@@ -57,7 +57,7 @@ json answer_alone(const std::string& question, std::vector<std::string> more) {
   return json::parse(result.out);
 }
 
-/// What was computed for the answer and for the beginning that it shares is what is computed for it alone.
+/// Checks that the rows of the answer and of the shared prefix together are the rows of a run on the whole prompt.
 void check_alike(const json& answer, const json& alone, std::size_t chunk_layers) {
   for (const char* key : {"tokens", "text", "finish_reason", "prompt_tokens", "policy", "seed", "backend", "isa", "model", "version"})
     CHECK(answer[key] == alone[key]);
@@ -87,7 +87,7 @@ TEST_CASE("each answer is that of the whole prompt, bit by bit on the reference,
     std::size_t chunk_layers;
   };
   const variant variants[] = {
-      {{}, 3},  // of six: what lazyprune.json recommends
+      {{}, 3},  // 3 of six layers, by the stages of lazyprune.json
       {{"--stages", "2:0.5,4:0.3", "--decode", "dense"}, 2},
       {{"--stages", "2:0.5", "--temp", "2", "-s", "5", "--top-k", "9"}, 2},
       {{"--policy", "dense"}, 6},
@@ -205,7 +205,7 @@ TEST_CASE("questions that cannot be asked") {
     CHECK(fault({"-f", empty.text, "--questions", empty.asked}) == complaint_at(empty.asked));
   }
 
-  // All prompts are measured before the first is answered.
+  // The lengths of all prompts are checked before the first question is answered.
   const std::size_t longest = answer_alone(questions[1], {"-n", "0"})["prompt_tokens"];
   const std::string tokens = std::to_string(longest), less = std::to_string(longest - 1);
   const files two("where\n" + questions[1]);

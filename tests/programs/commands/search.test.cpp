@@ -72,7 +72,7 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   CHECK(file_text(files / "beside/search.csv") == csv);
   CHECK(file_text(files / "beside/search.jsonl").find("ttft_s") == std::string::npos);
 
-  // What was ended by fewer tries goes on: nothing is lost, nothing made twice, and the result is that of one search.
+  // A search that --tries ended goes on. It loses no answer, asks nothing twice, and has the result of an uninterrupted search.
   const auto more_tries = [&](const std::string& tries) {
     return lazyprune_program({"search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries", tries,
                               "--out", files / "few", "--resume"});
@@ -85,11 +85,11 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   CHECK(file_text(files / "few/search.csv") == csv);
   CHECK(file_text(files / "few/search.jsonl").starts_with(begun));
   const std::string all = file_text(files / "few/search.jsonl");
-  CHECK(more_tries("3").out == few.out);  // and fewer make nothing
+  CHECK(more_tries("3").out == few.out);  // with fewer tries it asks nothing
   CHECK(file_text(files / "few/search.jsonl") == all);
   CHECK(complaint(run("whole", {"--resume", "--max-length", "300"})) == complaint_at(files / "whole/search.jsonl: prediction 1"));
 
-  // So does what was ended by the clock: each time the dense model, and what was tried before.
+  // A search that --minutes ended goes on, too. Each run has the dense model and all schedules tried before.
   const program_result none = run("timed", {"--minutes", "0.000001"});
   REQUIRE_MESSAGE(none.code == 0, none.err);
   CHECK(none.out.ends_with("ended by --minutes: --resume goes on, and may find better stages\n"));
@@ -107,13 +107,13 @@ TEST_CASE("each task weighs the same, whatever its samples") {
   std::size_t end = 0;
   for (int i = 0; i < 5; ++i) end = all.find('\n', end) + 1;
   data = all.substr(0, end);
-  for (const char* input : {"1", "2"})  // of which no answer is right
+  for (const char* input : {"1", "2"})  // no answer to these is right
     data += R"({"dataset": "pocket_few_shot", "context": "word : red label : groupa .", "answers": ["-"], "input": ")" +
             std::string(input) + "\"}\n";
   const program_result result = lazyprune_program({"search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK(lines_of(file_text(files / "search.csv"))[1] ==
-        "\"\",1,50,1,1,50,0");  // three of three and none of one; two of two and none of one
+        "\"\",1,50,1,1,50,0");  // three of three right and none of one; two of two right and none of one
   CHECK(
       result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
                            "ended by --tries: more of them, with --resume, may find better stages\n"));
@@ -207,6 +207,6 @@ TEST_CASE("what cannot be searched") {
   }
   CHECK(fault({"--out", files / "parts", "--decode", "only"}) == complaint_at("--decode", {"same or dense", ", found only"}));
   CHECK(fault({"--out", files / "parts", "--selector", "nonsense"}) == complaint_at("--selector"));
-  CHECK_FALSE(std::filesystem::exists(files / "parts"));  // before anything is asked
+  CHECK_FALSE(std::filesystem::exists(files / "parts"));  // the error comes before any question is asked
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == complaint_at("--max-loss", {"100", ", found -1"}));
 }

@@ -44,7 +44,7 @@ std::vector<row> table(const std::string& file) {
   return rows;
 }
 
-/// What does not depend on the clock.
+/// The rows without their times.
 std::vector<row> rows_without_times(const std::string& file) {
   std::vector<row> rows = table(file);
   for (row& entry : rows)
@@ -55,7 +55,7 @@ std::vector<row> rows_without_times(const std::string& file) {
   return rows;
 }
 
-/// The prompts lose their middle, for speed: what they score says nothing.
+/// Runs a sweep. The prompts are truncated in the middle for speed, so their scores mean nothing.
 program_result sweep(const std::string& directory, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments{
       "sweep", "-d", prompts("profile"), "-d", prompts("few_shot"), "-t", "1", "--limit", "2", "--max-length", "300", "--out", directory};
@@ -112,7 +112,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(file_text(directory + "/report.html").find("<title>Token pruning on pocket: accuracy and speed</title>") != std::string::npos);
 
   const std::vector<row> rows = table(directory + "/sweep.csv");
-  REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));  // two tasks; dense, three methods; dense, five shares after each of five layers
+  REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));  // two tasks; dense, 3 methods, dense again, 5 shares after each of 5 layers
   const std::vector<std::string> methods{"dense", "lazyllm@3+5", "random", "compression"};
   for (std::size_t i = 0; i < 8; ++i) {
     CAPTURE(i);
@@ -147,7 +147,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(rows[10].at("n") == "1");
   CHECK(rows.back().at("policy").starts_with("--stages 5:0.1 "));
 
-  // 5 runs a sample, and 25 single stages on the first of each file; every sample begins with the next setting.
+  // 5 runs per sample, and 25 single stages on the first sample of each file. Each sample begins with another setting.
   const std::vector<std::string> lines = lines_of(file_text(directory + "/predictions.jsonl"));
   REQUIRE(lines.size() == 4 * 5 + 2 * 25);
   const auto made_by = [&](std::size_t i) { return json::parse(lines[i])["run"]["method"].get<std::string>(); };
@@ -155,8 +155,8 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.5811,5:0.5811 "));
   CHECK(made_by(2).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));
   CHECK(made_by(3).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=1 "));
-  // A seed's name stays, and what it draws is another of each sample: 0 and 1, 2 and 3, ... After the first sample, 5 + 25 lines, comes
-  // the first of the other file, the third of all.
+  // The seeds have the same names in all samples, but other numbers: 0 and 1 in the first sample, 2 and 3 in the second, ... After the
+  // first sample (5 + 25 lines) comes the first sample of the other file, which is the third of all.
   std::vector<std::string> drawn;
   for (std::size_t i = 0; i < 35; ++i) {
     const json run = json::parse(lines[i])["run"];
@@ -166,12 +166,12 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
       drawn.push_back((first ? "0: " : "1: ") + asked.substr(at + key.size(), asked.find(' ', at + key.size()) - at - key.size()));
     }
   }
-  std::ranges::sort(drawn);  // each sample begins with the next setting
+  std::ranges::sort(drawn);  // each sample begins with another setting
   CHECK(drawn == std::vector<std::string>{"0: 0", "0: 4", "1: 1", "1: 5"});
   CHECK(made_by(5).starts_with("single_stage@1 0.91"));
-  CHECK(made_by(30).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));  // two on, for the third of all
+  CHECK(made_by(30).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));  // the third sample: two settings later
 
-  // The same policy by `eval` answers the same, and computes the same layers by the same steps.
+  // `eval` with the same policy gives the same answers, and computes the same rows in the same steps.
   const program_result alone = lazyprune_program({"eval", "-d", prompts("profile"), "--limit", "1", "--max-length", "300", "--stages",
                                                   "3:0.5811,5:0.5811", "--out", files / "alone", "-o", "json"});
   CHECK_MESSAGE(alone.code == 0, alone.err);
@@ -186,7 +186,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   for (std::size_t tenth = 1; tenth <= 10; ++tenth)
     for (std::size_t l = 0; l < 6; ++l) CHECK(usage[tenth][l] >= usage[tenth - 1][l]);
   for (json* line : {&one, &other})
-    for (const char* key : {"ttft_s", "total_s", "method", "peak_bytes"}) (*line)["run"].erase(key);  // scratch is of each thread
+    for (const char* key : {"ttft_s", "total_s", "method", "peak_bytes"}) (*line)["run"].erase(key);  // each thread has its own scratch
   CHECK(one == other);
 }
 
@@ -222,7 +222,7 @@ TEST_CASE("given scores, a variant, and tokens that all keep") {
   CHECK(rows[10].at("policy").find(" --selector blocks:size=8 ") != std::string::npos);
   for (const std::size_t i : {2u, 3u}) CHECK(std::stod(rows[i].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 200));
 
-  // The look is counted in the layers that looked: there the whole prompt, and then what its scores leave of it.
+  // Rows include the look. Its two layers compute the whole prompt, and then the tokens that its scores keep.
   for (const std::string& line : lines_of(file_text(directory + "/predictions.jsonl"))) {
     const json run = json::parse(line)["run"];
     if (!run["method"].get<std::string>().starts_with("given@2")) continue;
@@ -260,12 +260,12 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
     CHECK(rows_without_times(cut + "/sweep.csv") == expected);
     CHECK(lines_of(file_text(cut + "/predictions.jsonl")).size() == lines_of(predictions).size());
     const std::size_t kept = end == 0 ? 0 : predictions.rfind('\n', end - 1) + 1;
-    CHECK(file_text(cut + "/predictions.jsonl").substr(0, kept) == predictions.substr(0, kept));  // its times too
+    CHECK(file_text(cut + "/predictions.jsonl").substr(0, kept) == predictions.substr(0, kept));  // the times are the same, too
     std::filesystem::remove_all(cut);
   }
   CHECK(file_text(whole + "/sweep.csv").size() > 0);
   const std::string csv = file_text(whole + "/sweep.csv");
-  CHECK(sweep(whole, resumed).code == 0);  // a sweep that was done: the same predictions, the same table, times too
+  CHECK(sweep(whole, resumed).code == 0);  // a finished sweep keeps its predictions and its table, times included
   CHECK(file_text(whole + "/sweep.csv") == csv);
 
   CHECK(complaint(sweep(whole, {"--methods", "static@3", "--budgets", "0.75", "--resume"})) ==
@@ -290,7 +290,7 @@ TEST_CASE("after --minutes no sample is begun: as many of each file are whole, a
       const std::string told = std::to_string(samples) + " of 4 samples, then --minutes were over: --resume goes on\n";
       CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
       CHECK(std::filesystem::exists(part + "/predictions.jsonl") == (samples == 4));
-      std::map<std::string, std::map<std::string, int>> answered;  // of each task under each method
+      std::map<std::string, std::map<std::string, int>> answered;  // answers by task and method
       for (const row& entry : table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
       CHECK(answered.size() == std::min<std::size_t>(samples, 2));
       for (const auto& [task, of] : answered)
@@ -313,18 +313,18 @@ TEST_CASE("what was answered is taken up in any order, and a sample that is not 
     more.emplace_back("--resume");
     return sweep(part, more);
   };
-  // Each file begins with both settings: two samples of each, in turn.
+  // In each file, the two settings take turns to come first.
   std::map<std::string, int> begun;
   for (std::size_t i = 0; i < 8; i += 2) ++begun[json::parse(lines[i])["run"]["method"].get<std::string>()];
   for (const auto& [method, times] : begun) CHECK(times == 2);
-  CHECK(json::parse(lines[0])["run"]["method"] != json::parse(lines[4])["run"]["method"]);  // of the first file
-  CHECK(json::parse(lines[2])["run"]["method"] != json::parse(lines[6])["run"]["method"]);  // of the second
+  CHECK(json::parse(lines[0])["run"]["method"] != json::parse(lines[4])["run"]["method"]);  // the first file
+  CHECK(json::parse(lines[2])["run"]["method"] != json::parse(lines[6])["run"]["method"]);  // the second file
 
   std::ranges::reverse(lines);
-  lines.resize(3);  // the last sample, and half of the one before
+  lines.resize(3);  // both predictions of the last sample, and one of the sample before
   std::filesystem::create_directory(part);
   write_file(part + "/predictions.jsonl.unfinished", lines[0] + '\n' + lines[1] + '\n' + lines[2] + '\n');
-  const program_result limited = resumed({"--minutes", "0.000001"});  // asks the first sample
+  const program_result limited = resumed({"--minutes", "0.000001"});  // answers only the first sample
   REQUIRE_MESSAGE(limited.code == 0, limited.err);
   CHECK(limited.err.find("2 of 4 samples, ") != std::string::npos);
   for (const row& entry : table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");

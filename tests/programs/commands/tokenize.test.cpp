@@ -6,7 +6,7 @@
 
 #include "test_data.hpp"
 
-using nlohmann::ordered_json;  // templates write keys as they come
+using nlohmann::ordered_json;  // templates write keys in the order of the file
 
 namespace {
 
@@ -42,7 +42,7 @@ TEST_CASE("a text's ids and pieces, and the text of ids") {
   CHECK(tokenized({"--ids", ids}) == whole);
 
   const temporary_folder folder;
-  write_file(folder / "text", "the candle\n");  // as it is, its newline too
+  write_file(folder / "text", "the candle\n");  // the text is unchanged, with its newline
   const ordered_json file = tokenized({"-f", folder / "text"});
   CHECK(file["text_plain"] == "the candle\n");
 

@@ -16,7 +16,7 @@ using lazyprune_test::at;
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
 
-TEST_CASE("small templates render as jinja2 renders them") {  // golden.jsonl is written by make_golden.py
+TEST_CASE("small templates render as jinja2 renders them") {  // make_golden.py writes golden.jsonl
   std::istringstream golden(read_text(source_dir() / "tests/text/jinja/golden.jsonl"));
   std::string line, variables;
   std::size_t compared = 0, refused = 0;

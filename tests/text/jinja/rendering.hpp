@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Helpers of the template tests: they render a source with variables to a text, to runs, or to the line of an error.
+// Helpers of the template tests. They render a template with variables, and return a text, runs, or the line of an error.
 #pragma once
 
 #include <ctime>

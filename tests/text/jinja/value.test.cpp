@@ -27,7 +27,7 @@ TEST_CASE("values know their kind") {
 
 TEST_CASE("dictionaries keep the order of their keys, and find few or many keys") {
   jinja::dict d;
-  for (int round = 0; round < 2; ++round)  // the second sets the same keys again
+  for (int round = 0; round < 2; ++round)  // the second round sets the same keys again
     for (int i = 0; i < 100; ++i) {
       d.set(jinja::user_text("k" + std::to_string(i)), jinja::value(std::int64_t{round * 100 + i}));
       if (round == 0) REQUIRE(d.find("k" + std::to_string(i)));

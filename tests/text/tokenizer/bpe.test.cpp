@@ -74,7 +74,7 @@ TEST_CASE("random merges: always the pair with the lowest rank, the leftmost amo
 
     std::vector<std::string> parts;
     for (const char c : word) parts.emplace_back(1, c);
-    for (const auto& [left, right] : merges) {  // a merge makes only pairs of higher rank, since its pieces are older
+    for (const auto& [left, right] : merges) {  // merging in the order of ranks is enough: a merge only makes pairs of higher rank
       std::vector<std::string> next;
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const bool merges_here = i + 1 < parts.size() && parts[i] == left && parts[i + 1] == right;

@@ -65,7 +65,7 @@ TEST_CASE("each kind of decoder, as in tokenizers 0.23") {
 TEST_CASE("text is returned as soon as it is final") {
   const decoder bytes = parse(R"({"type": "ByteLevel"})"), pieces = parse(llama);
   piece_decoder first(bytes), second(pieces);
-  CHECK(first.push("\xc3\xa2\xc4\xa4").empty());  // two bytes of a character of three
+  CHECK(first.push("\xc3\xa2\xc4\xa4").empty());  // two of the three bytes of a character
   CHECK(first.push("\xc2\xac") == "\xe2\x82\xac");
   CHECK(first.push("ab") == "ab");
   CHECK(first.flush().empty());

@@ -26,7 +26,8 @@ TEST_CASE("constructs that PCRE2 spells differently are translated") {
   CHECK(pcre2_of_oniguruma(R"(\u00e9\x41\x{1F600})") == R"(\x{0000e9}\x{000041}\x{01f600})");
   CHECK(pcre2_of_oniguruma("a$") == R"(a(?=\n|\z))");
   CHECK(pcre2_of_oniguruma("[a[bc]d]") == "[abcd]");  // a class in a class is a union
-  // A sign after an interval repeats it. It does not make it possessive, nor lazy if there is no comma.
+  // A + after an interval repeats it and does not make it possessive. A ? repeats an interval without a comma, and makes one with a comma
+  // lazy.
   CHECK(pcre2_of_oniguruma(R"(x\p{N}{1,3}+)") == R"(x(?:\p{N}{1,3})+)");
   CHECK(pcre2_of_oniguruma("(ab){2}?") == "(?:(?:ab){2})?");
   CHECK(pcre2_of_oniguruma("a{1,2}?") == "a{1,2}?");

@@ -43,7 +43,8 @@ std::string streamed(const tokenizer& tokens, const ids& all) {
   return text + decoder.flush();
 }
 
-/// Merging by its definition: always the best pair, the leftmost among equals. There are no user-defined or unused pieces.
+/// Merges by the definition: always the pair with the best score, and among equals the leftmost. The model must have no user-defined or
+/// unused pieces.
 ids by_definition(const tokenizer& tokens, const std::string& text) {
   std::map<std::string, token_id> known;
   for (token_id id = 0; id < tokens.size(); ++id)
@@ -139,7 +140,7 @@ class text_source {
   std::mt19937 random_;
 };
 
-/// A small model with user-defined pieces, one a prefix of another, and perhaps unused pieces.
+/// Returns a small model with user-defined pieces, of which one is a prefix of another. If `unused` is true, it also has unused pieces.
 std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool escape, bool unused) {
   std::string model = special_pieces();
   if (byte_fallback) model += byte_pieces();
@@ -267,7 +268,7 @@ TEST_CASE("long texts need no recursion and take time in n log n") {
     const ids all = tokens.encode(text, false);
     if (part != "\xff") CHECK(tokens.decode(all) == text);
   }
-  // Unused pieces made of unused pieces, nested as deeply as the longest piece allows.
+  // Unused pieces can consist of unused pieces. Here they are nested 3,000 levels deep.
   std::string model = special_pieces() + piece_field("a", -1e6f), piece = "a";
   for (int i = 0; i < 3'000; ++i) {
     piece += 'a';
@@ -289,7 +290,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
     const std::size_t end = inputs.find(separator, at);
     const std::string text = inputs.substr(at, end == inputs.npos ? end : end - at);
     std::string line;
-    if (end == inputs.npos) break;  // the rest after the last separator
+    if (end == inputs.npos) break;  // what follows the last separator is no text
     REQUIRE(std::getline(outputs, line));
     std::istringstream numbers(line);
     ids expected;
@@ -305,7 +306,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
 
 namespace {
 
-/// The reference: Debian's libsentencepiece.
+/// The reference for the tests: Debian's libsentencepiece.
 class oracle {
  public:
   explicit oracle(const std::string& bytes) { REQUIRE(processor_.LoadFromSerializedProto(bytes).ok()); }

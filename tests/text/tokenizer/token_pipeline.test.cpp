@@ -18,7 +18,8 @@ using ids = std::vector<token_id>;
 
 namespace {
 
-/// A pipeline with the letters a and b and a space. "_" is put before every stretch, "<s>" is special, "ab" is not.
+/// A pipeline with the letters a and b and a space. The normalizer puts "_" before every stretch. The added tokens "<s>" and "<n>" are
+/// special, and "ab" is not.
 token_pipeline small() {
   normalizer normal({normalizer::prepend{"_"}});
   lazyprune::added_tokens added(
@@ -49,7 +50,7 @@ TEST_CASE("special tokens come only from allowed ranges; others from anywhere") 
   const token_pipeline tokens = small();
   CHECK(encoded(tokens, "<s>ab<s>", {0, 5}) == ids{5, 7, 3, 4});
   CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>" after normalization
-  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // only a part of the changed text is trusted
+  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // only some of the changed text is trusted
 }
 
 TEST_CASE("any token may be reserved, and the model does not make reserved tokens") {

@@ -17,8 +17,8 @@ from .decoder import Decoder
 
 
 def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """Returns `tensor` if it has at least `room` along `dim`. Else returns a larger copy with this shape, in the type and on the device of
-    `like`."""
+    """Returns `tensor` if its size along `dim` is at least `room`. Else returns a copy of this shape with size `room` along `dim`. The copy has
+    the type and the device of `like`."""
     if tensor is not None and tensor.shape[dim] >= room:
         return tensor
     grown = like.new_empty([room if d == dim else n for d, n in enumerate(shape)])
@@ -33,11 +33,11 @@ class Text:
     def __init__(self, session: c.Session, layers: int) -> None:
         self.session = session
         self.ids = np.zeros(0, np.uint32)  # (known)
-        self.room = 0  # how many tokens the keys and values have room for
+        self.room = 0  # the number of tokens that fit in keys and values
         self.keys: list[torch.Tensor | None] = [None] * layers  # each (kv_heads, room, head_dim), after RoPE
         self.values: list[torch.Tensor | None] = [None] * layers
         self.stored: torch.Tensor | None = None  # (slots, hidden): the Aux Cache
-        self.waiting: torch.Tensor | None = None  # (slots, hidden): rows that wait since a chunk
+        self.waiting: torch.Tensor | None = None  # (slots, hidden): rows that chunks left for a later step
 
     def clone(self) -> Text:
         other = copy.copy(self)
@@ -49,7 +49,7 @@ class Text:
         return other
 
     def make_room(self, tokens: int) -> None:
-        """Makes room for this number of tokens and usually for an answer. After that the room grows by half."""
+        """Makes room for this number of tokens. If the room must grow, it grows by at least half and fits at least 256 more tokens."""
         if tokens > self.room:
             self.room = max(tokens + 256, self.room * 3 // 2)
 
@@ -81,7 +81,7 @@ class Statistics:
 
     rows: int  # rows computed
     dense_rows: int  # rows that the dense model computes in the same steps
-    revived: int  # how many of `rows` are of tokens that had been dropped and came back
+    revived: int  # how many of `rows` belong to tokens that had been dropped and were computed again
     prefill_rows: tuple[int, ...]  # by layer, for the prompts
     prefill_dense_rows: tuple[int, ...]
 
@@ -99,8 +99,8 @@ class Statistics:
 
 
 class PrunedCache(Cache):
-    """The cache of a pruned model, which takes the place of DynamicCache. `generate` returns it (return_dict_in_generate), takes it for the
-    next turn (cache), crops it, and reorders it. copy.deepcopy forks it. A cache and all its forks must stay on one thread."""
+    """The cache of a pruned model, used instead of DynamicCache. `generate` returns it (return_dict_in_generate) and takes it for the next turn
+    (cache=). It also crops and reorders it. copy.deepcopy forks the cache. A cache and all its forks must stay on one thread."""
 
     def __init__(self, library: c.Library, policy: str, decoder: Decoder) -> None:
         super().__init__(layers=[])
@@ -172,7 +172,7 @@ class PrunedCache(Cache):
             text.truncate(tokens)
 
     def _select(self, chosen: Sequence[int]) -> None:
-        """Makes text i what text chosen[i] was. A text is moved the first time it is chosen and copied after that."""
+        """Replaces text i by the old text chosen[i]. The first choice of a text moves it, and further choices copy it."""
         taken: set[int] = set()
         selected = []
         for i in chosen:
@@ -205,7 +205,7 @@ class PrunedCache(Cache):
     def is_initialized(self) -> bool:
         return bool(self.texts)
 
-    # A cropped step may have revived or dropped earlier tokens, and crop() does not undo that. So only drafts, which ask for it, are cropped.
+    # A step may revive or drop earlier tokens, and crop() does not undo that. So the cache is croppable only when drafts ask for it.
     is_croppable = False
 
     @property

@@ -12,7 +12,7 @@ from .interface import attention_implementation
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 IMPLEMENTATIONS = ("sdpa", "eager")
-# Types of RoPE whose frequencies depend on the current length of the text. Their angles are computed again in each step, as the model does.
+# Types of RoPE whose frequencies depend on the current length of the text. As in the model, each step computes their angles again.
 _BY_LENGTH = ("dynamic", "longrope")
 
 
@@ -21,11 +21,12 @@ class Decoder:
     """A causal language model of one of FAMILIES."""
 
     model: PreTrainedModel
-    windows: tuple[int | None, ...]  # for each layer: how many tokens a query sees, its own included; None: all
+    windows: tuple[int | None, ...]  # for each layer: how many tokens a query sees, including its own, or None for all
 
     @staticmethod
     def of(model: torch.nn.Module) -> Decoder:
-        """Finds the language model in `model`, which may wrap it. Raises ValueError if there is none or it is not supported."""
+        """Finds the language model in `model`, which may wrap it. Raises ValueError if there is none, or if it is not
+        supported."""
         inner = next((m for m in model.modules() if isinstance(m, PreTrainedModel) and isinstance(m, GenerationMixin)), None)
         if inner is None:
             raise ValueError(f"model: expected a language model of transformers, found {type(model).__name__}")
@@ -50,8 +51,8 @@ class Decoder:
 
     @property
     def attention_after(self) -> list[int] | None:
-        """Returns the layers, except the last, whose attention has no window. Each is given as the number of layers done after it. Returns
-        None if all layers have a window, or if none has one."""
+        """Returns which layers, except the last, have attention without a window. A layer is given as the number of layers done after it.
+        Returns None if all layers have a window, or if no layer has one."""
         if all(self.windows) or not any(self.windows):
             return None
         return [layer + 1 for layer, window in enumerate(self.windows[:-1]) if window is None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The evidence for the policies. It is made on the device of the layer and copied to the host in one piece."""
+"""The evidence for the policies. Each layer computes its evidence on its device. One copy brings the evidence of all texts to the host."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 def _float(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor in float, or in double if it is. Scores decide which tokens stay, so half precision is not enough."""
+    """Returns the tensor in float32, or in float64 if it has that type. Scores decide which tokens stay, so half precision is not enough."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 def probabilities(
     query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor | None, scaling: float
 ) -> torch.Tensor:
-    """Returns the attention (heads, queries, active) of queries (heads, queries, head_dim) to keys (kv_heads, active, head_dim). It is one more
-    product, since fused attention yields no probabilities. seen: (queries, active), or None if each query sees all tokens."""
+    """Returns the attention (heads, queries, active) of queries (heads, queries, head_dim) to keys (kv_heads, active, head_dim). This is one
+    more product, since fused attention yields no probabilities. `seen` (queries, active) says which tokens each query sees. None means that each
+    query sees all tokens."""
     heads, queries, head_dim = query.shape
     grouped = _float(query).reshape(keys.shape[0], -1, head_dim)  # the query heads of a group follow each other
     logits = (grouped @ _float(keys).mT).reshape(heads, queries, -1) * scaling

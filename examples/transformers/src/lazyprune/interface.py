@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The names of transformers that its documentation does not promise, wrapped so that the rest of the package does not depend on them. README.md
-gives the reason for each. Two other files use such names: decoder.py those of a model, cache.py those of a cache."""
+"""Wraps the names of transformers that its documentation does not promise, so that the rest of the package does not depend on them. README.md
+gives the reason for each name. Two other files also use such names: decoder.py those of a model, and cache.py those of a cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transformers import __version__ as VERSION
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-TESTED = "5.24"  # the newest release that the tests passed with; pyproject.toml names the oldest
+TESTED = "5.24"  # the newest release with which the tests passed; pyproject.toml has the oldest one
 
 _NAMES = ("cache", "past_key_values")
 _FIELDS = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}
@@ -30,8 +30,8 @@ def _release(version: str) -> tuple[int, ...]:
 
 @functools.cache
 def warn_if_newer() -> None:
-    """Warns once, at the caller's caller, if this transformers is newer than the tested ones. Nothing is refused: a name that changed raises an
-    error when it is used."""
+    """Warns once if this release of transformers is newer than the tested ones. The warning shows the line of the caller's caller. Nothing is
+    refused: if a name has changed, its use raises an error."""
     if _release(VERSION) > _release(TESTED):
         warnings.warn(
             f"lazyprune was tested with transformers up to {TESTED}, found {VERSION}: "

@@ -34,9 +34,9 @@ def prune(
 
     policy: a preset's name and flags, as in the program lazyprune: "lazyllm --stages 9:0.7,19:0.7", "lazyllm_blocks --stages 15:0.3 --decode
         dense", "dense". Library.policy_help() lists all names.
-    scorer: your own function, in the place of the policy's last_query_attention. It gets the last query's attention (heads, active) and the
-        positions of the active tokens in the text (active), both on the model's device. It returns their importance (active); larger is
-        more important.
+    scorer: your own function, which replaces the policy's last_query_attention. It gets the last query's attention (heads, active) and the
+        positions of the active tokens in the text (active), both on the model's device. It returns the importance of these tokens (active).
+        Larger numbers are more important.
     library: the library that knows the policy's names; shared_library() if None.
     trace: records what each layer saw and computed.
 
@@ -47,8 +47,8 @@ def prune(
 
 
 class Pruning:
-    """The result of `prune`. `enable` and `disable` do what entering and leaving `with` do. Threads that use the model take turns, one forward
-    pass at a time."""
+    """The result of `prune`. Entering a `with` block calls `enable`, and leaving it calls `disable`. Threads that use the model take turns, one
+    forward pass at a time."""
 
     def __init__(
         self, model: torch.nn.Module, policy: str, scorer: Scorer | None, library: c.Library, trace: TraceRecorder | None
@@ -66,7 +66,7 @@ class Pruning:
         self._before: dict[str, Any] = {}  # attributes of the model instance that `enable` replaced
         self._dense: dict[str, Any] = {}  # the model's own forward and generate
         self._turn = threading.RLock()
-        self.cache()  # raises the error of a wrong policy at once
+        self.cache()  # if the policy is wrong, this raises the error
         if scorer is not None:
             text = library.policy_text(policy, len(self.decoder.windows), self.decoder.attention_after)
             if "--scorer last_query_attention" not in text:
@@ -81,8 +81,9 @@ class Pruning:
     def read(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, cache: PrunedCache | None = None
     ) -> PrunedCache:
-        """Reads columns (batch, columns) and returns the cache. Only the layers below the first one that could prune read them, since a later
-        question decides the rest. Pass the cache or a copy (copy.deepcopy) to `generate`, with a prompt that begins with these columns."""
+        """Reads columns (batch, columns) and returns the cache. Only the layers below the first pruning layer read the columns, since a later
+        question decides which tokens the other layers compute. Pass the cache or a copy (copy.deepcopy) to `generate`, with a prompt that
+        begins with these columns."""
         self._expect_enabled("read")
         ids = _ids(input_ids)
         cache = self.cache() if cache is None else self._own(cache)
@@ -94,7 +95,7 @@ class Pruning:
 
     @property
     def statistics(self) -> Statistics:
-        """The cost so far of the texts in the last forward pass. It includes all turns of a conversation and all that was read for it."""
+        """The cost so far of the texts in the last forward pass. It includes all turns of a conversation, and what `read` computed for it."""
         if not self._sessions:
             raise ValueError("statistics: expected a forward pass before, found none")
         return Statistics.of(self._sessions)
@@ -129,9 +130,9 @@ class Pruning:
         if not self._dense:
             raise ValueError(f"{call}: expected a call within `with prune(...)`, found one outside")
 
-    # These replace the model's own methods.
+    # The methods that replace the model's own.
 
-    @torch.inference_mode(False)  # a cache may be filled within inference mode and used outside of it
+    @torch.inference_mode(False)  # so that a cache that was filled in inference mode can be used outside of it
     @torch.no_grad()
     def forward(
         self,
@@ -145,7 +146,7 @@ class Pruning:
         **kwargs: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """input_ids (batch, columns): the new columns. attention_mask (batch, all columns so far): 0 where a column is padding. Returns the
-        logits of the last `logits_to_keep` columns. 0 means all columns; then no new token is dropped. The logits of padding are 0."""
+        logits of the last `logits_to_keep` columns. 0 means all columns, and then no new token is dropped. The logits of padding are 0."""
         given = interface.taken_cache(kwargs) if cache is None else cache
         ids = _ids(input_ids)
         unknown = sorted(name for name, value in kwargs.items() if value is not None and value is not False and name != "cache_position")
@@ -159,7 +160,7 @@ class Pruning:
         columns = ids.shape[1]
         outputs = logits_to_keep or columns
         prompt = cache.mask.shape[1] == 0 or cache.prompt_chunk is not None
-        # Several outputs without a prompt are drafts that are checked. They belong to the answer, like a single token.
+        # After the prompt, several outputs mean drafts that `generate` checks. They are part of the answer, like a single token.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
         with self._turn:
             hidden = self._in_chunks(cache, ids, new, phase, outputs)
@@ -177,7 +178,7 @@ class Pruning:
         """Calls the model's own `generate` with a cache of this package. The prompt, or the next turn of a conversation, is read as a whole or
         in chunks (prefill_chunk_size)."""
         self._expect_enabled("generate")
-        self._sessions = []  # releases the earlier texts while others are read
+        self._sessions = []  # releases the memory of earlier texts
         configs = (generation_config, self.decoder.model.generation_config)
 
         def asked(name: str) -> Any:
@@ -196,7 +197,7 @@ class Pruning:
             ids = _ids(ids)
             _check_continuation(cache, ids, kwargs.get("attention_mask"))
             cache.prompt_chunk = ids.shape[1] if chunk is None else chunk
-        # These options are handled here. transformers would read its own chunks and make its own cache.
+        # This method handles these options. If they stayed, transformers would read the prompt in its own chunks and make its own cache.
         done = {name: None for name in ("cache_implementation", "prefill_chunk_size") if asked(name) is not None}
         try:
             return self._dense["generate"](inputs, generation_config, *args, **{**kwargs, **done, interface.CACHE: cache})
@@ -210,8 +211,8 @@ class Pruning:
         return cache
 
     def _in_chunks(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor:
-        """Calls `_run` for as many columns at a time as cache.prompt_chunk says. The last columns yield the outputs. If a call fails, all of
-        the columns are forgotten."""
+        """Calls `_run` with cache.prompt_chunk columns at a time. The last columns yield the outputs. If a call fails, the cache forgets all of
+        the columns."""
         before, columns = cache.mask.shape[1], ids.shape[1]
         chunk = min(cache.prompt_chunk or columns, columns)
         cache.prompt_chunk = None
@@ -268,7 +269,7 @@ def _ids(input_ids: object) -> np.ndarray:
 
 
 def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: torch.Tensor | None, chunk: bool) -> np.ndarray:
-    """Returns (batch, new columns): True where there is a token."""
+    """Returns a mask (batch, new columns): True for a token, False for padding."""
     batch, columns = shape
     before = cache.mask.shape[1]
     if cache.texts and len(cache.texts) != batch:
@@ -277,7 +278,7 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
         return np.ones(shape, bool)
     if tuple(attention_mask.shape) != (batch, before + columns):
         raise ValueError(f"attention_mask: expected ({batch}, {before + columns}), found {tuple(attention_mask.shape)}")
-    single = before > 0 and columns == 1  # a decode step of `generate`: compares no earlier columns, to transfer little per token
+    single = before > 0 and columns == 1  # a decode step of `generate`: does not compare earlier columns, so that little is copied per token
     mask = (attention_mask[:, -1:] if single else attention_mask).cpu().numpy() != 0
     if not single and before and not np.array_equal(mask[:, :before], cache.mask):
         raise ValueError("attention_mask: expected the columns of the cache as they were, found others")
@@ -287,8 +288,8 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
 
 
 def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: torch.Tensor | None) -> None:
-    """Checks that a prompt continues the cache. It may begin with what the cache has read. Or it has only new tokens, with a mask of the whole
-    text. As in transformers, the width of the mask tells which."""
+    """Checks that a prompt continues the cache. The prompt either begins with the tokens that the cache has read, or has only new tokens and a mask
+    of the whole text. As in transformers, the width of the mask tells which."""
     past, given = cache.get_seq_length(), ids.shape[1]
     if attention_mask is not None and attention_mask.shape[1] != given:
         return
@@ -305,8 +306,8 @@ def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: tor
 
 
 def _check_positions(cache: PrunedCache, new: np.ndarray, position_ids: torch.Tensor | None) -> None:
-    """Raises ValueError if position_ids are not the tokens' positions in their texts, because the pruned model always uses these. A single
-    column is not checked, since `generate` counts it itself."""
+    """Raises ValueError if position_ids are not the tokens' positions in their texts, because the pruned model always uses those positions. Does
+    not check a single column, since its position comes from `generate`."""
     if position_ids is None or new.shape[1] == 1:
         return
     known = cache.mask.sum(1, keepdims=True) if cache.mask.size else np.zeros((len(new), 1), int)

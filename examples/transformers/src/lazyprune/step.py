@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """One forward pass of a batch under the plans of its sessions. The rows of all texts form one batch in every product, without padding. Each
 text has its own plan, its own attention, and its own evidence for the policy. The model's own layers compute. They receive fewer rows, each
-with its position in the text, and another attention function. This one writes the rows' keys and values to the cache and attends over the
-active tokens."""
+with its position in the text, and the attention function of this file. That function writes the rows' keys and values to the cache and attends
+over the active tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTENTION = "lazyprune"  # the name under which transformers finds the attention
 
 
 class Positions:
-    """Ascending positions in a text, on the host, and on a device when they are needed there. Consecutive positions become a slice, which
+    """Ascending positions in a text, on the host. They are copied to a device when needed there. Consecutive positions become a slice, which
     copies nothing."""
 
     def __init__(self, positions: np.ndarray) -> None:
@@ -46,7 +46,7 @@ class Positions:
         return self if count == len(self) else Positions(self.host[len(self) - count :])
 
     def same(self, positions: np.ndarray) -> Positions:
-        """Returns this object if it has the same positions, which keeps its tensor on the device. Else returns a new object."""
+        """Returns this object if it has the same positions, so that its tensor on the device is reused. Else returns a new object."""
         return self if np.array_equal(self.host, positions) else Positions(positions)
 
 
@@ -63,7 +63,7 @@ class Part:
     active: Positions = _NOWHERE
     rows: Positions = _NOWHERE
     finish: int = 0
-    first: int = 0  # where its rows begin in the batch
+    first: int = 0  # the index of its first row in the batch
     shown: dict[str, Any] = dataclasses.field(default_factory=dict)  # the evidence for the policy, still on the device
     masks: dict[tuple, torch.Tensor | None] = dataclasses.field(default_factory=dict)
 
@@ -76,20 +76,20 @@ class Part:
         return plan
 
     def visible(self, queries: Positions, window: int | None, device: torch.device) -> torch.Tensor:
-        """Returns (queries, active): True where a query sees a token, which is an active one up to itself and within its window."""
+        """Returns a mask (queries, active). It is True if the query sees the token: one up to its own position and within its window."""
         key, query = self.active.tensor(device)[None], queries.tensor(device)[:, None]
         seen = key <= query
         return seen if window is None else seen & (key > query - window)
 
     def is_causal(self, window: int | None) -> bool:
-        """Whether the i-th query sees exactly the first i active tokens: each active token is a row that is finished. Then the rows' own keys
-        and values suffice, and no mask is needed."""
+        """Whether query i sees exactly the active tokens 0 to i. This is true if the layer computes the output of every active token. Then the
+        rows' own keys and values suffice, and no mask is needed."""
         inside = window is None or not len(self.active) or int(self.active.host[-1]) - int(self.active.host[0]) < window
         return inside and self.finish == len(self.rows) == len(self.active)
 
     def mask(self, window: int | None, added_to: torch.Tensor | None, device: torch.device) -> torch.Tensor | None:
-        """Returns a mask (1, 1, finish, active): True where a query sees a token. With `added_to`, the mask is to be added to logits of that
-        type: 0 where a query sees a token, the lowest number elsewhere. Returns None if every query sees all tokens."""
+        """Returns a mask (1, 1, finish, active): True if the query sees the token. With `added_to`, the mask has its type and is added to the
+        logits: 0 if the query sees the token, else the lowest number. Returns None if every query sees all tokens."""
         if (window, device) not in self.masks:
             queries = self.rows.last(self.finish)
             far = window is not None and int(queries.host[-1]) - int(self.active.host[0]) >= window
@@ -120,18 +120,18 @@ def attention(
 
 
 class Step:
-    """One step of all texts. `scorer`: (heads, active), (active) -> (active), replaces the policy's scorer."""
+    """One step of all texts. `scorer` replaces the policy's scorer: it gets arrays (heads, active) and (active), and returns (active)."""
 
     def __init__(self, decoder: Decoder, cache: PrunedCache, scorer: Callable[..., torch.Tensor] | None) -> None:
         self.decoder, self.cache, self.scorer = decoder, cache, scorer
         self.parts: list[Part] = []
-        self.keys_alone = False  # the attention is called for rows that need only keys and values
+        self.keys_alone = False  # whether the attention function is called for rows that need only keys and values
         self._layer_entered = 0
         self._angles_of: tuple[list[Positions], torch.device] | None = None
 
     def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int], None]) -> list[torch.Tensor]:
-        """Reads the tokens of each text; in a chunk, some texts may have none. Returns for each text the hidden states (outputs, hidden) of its
-        last tokens after all layers. If it fails, the new tokens of all texts are forgotten."""
+        """Reads the tokens of each text. In a chunk, some texts may have no tokens. Returns for each text the hidden states (outputs, hidden) of its
+        last tokens after all layers. If the step fails, all texts forget their new tokens."""
         texts, tokens = zip(*((s, ids) for s, ids in zip(self.cache.texts, tokens) if len(ids)))
         self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(texts, tokens)]
         for part, ids in zip(self.parts, tokens):
@@ -201,8 +201,8 @@ class Step:
         return {"position_embeddings": (cos, sin), "attention_mask": None, "lazyprune": self}
 
     def _angles_of_places(self) -> None:
-        """Computes the angles of all positions that the cache has room for. The cache keeps them. If the frequencies depend on the text's
-        length, they are computed anew in each step."""
+        """Computes the RoPE angles of all positions for which the cache has room. The cache keeps the angles. If the frequencies depend on the
+        text's length, each step computes the angles again."""
         known = max(len(p.text.ids) for p in self.parts)
         if self.decoder.angles_by_length or self.cache.angles is None or self.cache.angles[0].shape[1] < known:
             embedding = self.decoder.model.get_input_embeddings().get_parameter("weight")
@@ -210,7 +210,7 @@ class Step:
             self.cache.angles = self.decoder.angles(places, embedding)
 
     def _read_angles(self, x: torch.Tensor) -> None:
-        """Reads the angles of the rows of the batch, by each row's position in its text."""
+        """Sets the cosines and sines of the batch's rows, by each row's position in its text."""
         rows = [p.rows for p in self.parts]
         if self._angles_of == (rows, x.device):
             return
@@ -248,7 +248,7 @@ class Step:
             assert memory is not None
             return memory.index_select(0, torch.from_numpy(index + (before if place == c.CARRIED else 0)).to(memory.device))
 
-        places = np.unique(origin).tolist() or [c.CARRIED]  # without rows, any origin gives an empty result
+        places = np.unique(origin).tolist() or [c.CARRIED]  # if there are no rows, any origin gives an empty result
         if len(places) == 1:
             return read(places[0], index)
         out = None
@@ -268,7 +268,7 @@ class Step:
         out = query.new_zeros(1, query.shape[2], query.shape[1], query.shape[3])
         first = 0
         for part in self.parts:
-            # If a layer finishes only some rows, an earlier call had the other ones.
+            # If only some rows need the layer's output, an earlier call wrote the keys and values of the others.
             count = len(part.rows) - part.finish if self.keys_alone else part.finish
             rows = Positions(part.rows.host[:count]) if self.keys_alone else part.rows.last(count)
             here = slice(first, first + count)
@@ -304,7 +304,7 @@ class Step:
         return attended[0]
 
     def _leave(self, x: torch.Tensor) -> None:
-        """Shows the policies their evidence, which is copied to the host in one piece, and saves the rows that they drop."""
+        """Shows the policies their evidence, and saves the rows that the sessions ask for. One copy brings all evidence to the host."""
         for part, shown in zip(self.parts, evidence.to_host(self, x)):
             session = part.text.session
             spills = session.leave(**shown)

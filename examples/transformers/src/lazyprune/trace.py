@@ -14,7 +14,7 @@ from . import c
 
 class TraceRecorder:
     """`prune(model, policy, trace=recorder)` records runs of one text. `steps` has the steps so far, and `write(path)` writes them as JSON
-    Lines. The chunks of a prompt belong to the step that answers it."""
+    Lines. The chunks of a prompt and the step that answers it are one step of the trace."""
 
     def __init__(self, logits: bool = False) -> None:
         self.steps: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ class TraceRecorder:
         self._layers, self._tokens = [], []
 
     def finish(self, logits: torch.Tensor) -> None:
-        """Ends a step. `logits` (vocabulary): those of the last token."""
+        """Ends a step. `logits` (vocabulary) are the logits of the last token."""
         layers = [{name: sorted(positions) for name, positions in layer.items()} for layer in self._layers]
         step = {"step": len(self.steps), "tokens": self._tokens, "layers": layers, "next": int(logits.argmax())}
         if self._logits:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Attention without the full matrix of scores: strips of queries are multiplied by blocks of keys, and a running softmax joins the results
-// (FlashAttention, arXiv 2205.14135). The queries of all heads that share a key/value head are in the same strips. Keys are read in the
-// order of their slots, whatever their tokens are. So a full prefill, a subset of active tokens and revived rows are one computation.
+// Attention without the full matrix of scores (FlashAttention, arXiv 2205.14135). Strips of queries are multiplied by blocks of keys, and a
+// running softmax joins the results. The queries of all heads that share a key/value head are in the same strips. Keys are read in the
+// order of their slots, which may differ from the order of their tokens. So a full prefill, a subset of active tokens and revived rows need
+// no code of their own.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ class head_block {
  public:
   head_block(const packed_kv& kv, std::size_t block, std::size_t head) : kv_(&kv), block_(block), head_(head) {}
 
-  /// Widens the tiles `begin` to `end - 1` into `keys` and `values`. Tiles are numbered in the whole cache; these are in this block.
+  /// Widens the tiles `begin` to `end - 1` into `keys` and `values`. Tiles are counted from the start of the cache. These tiles must be in
+  /// this block.
   void widen(const kernels::product_kernel& product, std::size_t begin, std::size_t end, float* keys, float* values) {
     const std::size_t slot = begin % packed_kv::block_tiles * kernels::tile_outputs, slots = (end - begin) * kernels::tile_outputs;
     for (std::size_t p = 2 * begin; p < 2 * end; ++p) {
@@ -77,7 +79,7 @@ class attention_call {
 
   const attention_layout layout;
 
-  /// Attends the rows to the keys of the blocks `first` to `last - 1`, and leaves the results in `state`.
+  /// Computes the attention of the rows to the keys of the blocks `first` to `last - 1`, and leaves the results in `state`.
   void run(const query_rows& rows, std::size_t first, std::size_t last, float* state, float* local) const {
     const attention_layout::scratch scratch = layout.scratch_of(local);
     const std::size_t strips = layout.strips(rows.count);
@@ -130,17 +132,17 @@ class attention_call {
     std::size_t begin, end;
   };
 
-  /// The factor of the queries. A scaled query times a key is then the score or, with a soft cap, the argument of tanh: score / cap.
+  /// Returns the factor that scales the queries. The product of a scaled query and a key is the score or, with a soft cap, score / cap.
   static float query_scale(const attention_rows& what) {
     const attention_variant& v = what.variant;
     const float scale = v.scale != 0 ? static_cast<float>(v.scale) : 1.0f / std::sqrt(static_cast<float>(what.shape.head_dim));
     return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
   }
 
-  /// The range that the rows `first` to `last` see together. Both ends of a row's range grow with its position.
+  /// Returns the range that the rows `first` to `last` see together. Both ends of a row's range grow with the row's position.
   rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
 
-  /// The block's tiles from the first to the last that has an active token in `seen`.
+  /// Returns the block's tiles from the first to the last tile with an active token in `seen`.
   tile_range tiles_seen(std::size_t block, const rank_range& seen) const {
     std::size_t begin = block * packed_kv::block_tiles, end = begin + packed_kv::block_tiles;
     while (begin < end && !ranks_.any(begin, seen)) ++begin;
@@ -186,7 +188,7 @@ class attention_call {
     weigh(tiles, of.count, block, scratch, state.sums);
   }
 
-  /// scores (tiles, count, 32) = queries times keys.
+  /// Computes scores (tiles, count, 32) = queries times keys.
   void score(const tile_range& tiles, std::size_t count, const head_block& block, const float* queries, float* scores) const {
     const auto multiply = block.widened() ? product_.multiply_wide : product_.multiply;
     const auto* packed = reinterpret_cast<const std::byte*>(queries);
@@ -197,7 +199,7 @@ class attention_call {
     }
   }
 
-  /// sums += weights times values.
+  /// Computes sums += attention weights times values.
   void weigh(const tile_range& tiles, std::size_t count, const head_block& block, const attention_layout::scratch& scratch,
              float* sums) const {
     static_assert(kernels::unpacked_stride == packed_kv::block_slots);
@@ -303,7 +305,8 @@ class attention_layer {
     }
     const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each);
     const attention_layout& layout = call.layout;
-    // A few queries must keep all threads busy, so their keys are cut into segments: the same ones for any number of threads.
+    // Few queries give few tasks, so their keys are cut into segments to keep all threads busy. The number of threads does not change the
+    // cuts.
     const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
     const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : kv.blocks();
     const std::size_t first_segment = ranks_.first_block() / segment, segments = (ranks_.end_block() - 1) / segment + 1 - first_segment;
@@ -311,7 +314,7 @@ class attention_layer {
     const auto threads = static_cast<std::size_t>(threads_);
     float* states = states_.take((segments == 1 ? threads : layout.tasks() * segments) * layout.state_floats());
     float* local = local_.take(threads * layout.local_floats());
-    const std::size_t numbers = q.rows * q.columns;  // each is multiplied by a number of every active token's key and value
+    const std::size_t numbers = q.rows * q.columns;  // each one is multiplied with every active token's key, and again with its value
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
     detail::for_tasks_in_turn(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
@@ -347,9 +350,9 @@ class attention_layer {
     return {window == 0 || row < window ? 0 : after(row - static_cast<position>(window)), after(row)};
   }
 
-  static constexpr std::size_t few_rows = 2;          // up to so many rows of a layer give too few tasks for many threads
+  static constexpr std::size_t few_rows = 2;          // a layer with at most this many rows has too few tasks for many threads
   static constexpr std::size_t segment_blocks = 4;    // of keys
-  static constexpr std::size_t reduced_tokens = 512;  // in a task
+  static constexpr std::size_t reduced_tokens = 512;  // tokens in a task of `reduce`
 
   const kernels::kernel_set* kernels_;
   int threads_;

@@ -21,8 +21,8 @@ struct query_rows {
   std::size_t kv_head;
 };
 
-/// A task is a range of rows for one key/value head. The query heads that share this head give a stack of (rows, group) queries. The stack
-/// is cut into strips. The last strip may be shorter.
+/// A task is a range of rows for one key/value head. A group of query heads shares this head, so a task has a stack of (rows, group)
+/// queries. The stack is cut into strips. The last strip may be shorter.
 class attention_layout {
  public:
   static constexpr std::size_t most_strip = 32;  // queries in a strip of any kernel, at most
@@ -44,7 +44,7 @@ class attention_layout {
   }
 
   std::size_t group() const { return group_; }              // query heads that share a key/value head
-  std::size_t tile_floats() const { return tile_floats_; }  // of a strip's sums for 32 outputs
+  std::size_t tile_floats() const { return tile_floats_; }  // floats of a strip's sums for 32 outputs
   bool widens() const { return widens_; }                   // whether a block in bf16 is widened once for all strips
 
   std::size_t tasks() const { return (rows_ + task_rows_ - 1) / task_rows_ * shape_.kv_heads; }
@@ -61,7 +61,7 @@ class attention_layout {
   };
   strip strip_of(const query_rows& rows, std::size_t s) const { return {s * strip_, std::min(strip_, rows.count * group_ - s * strip_)}; }
 
-  /// The row of q, and the query head, of the query with this number in the stack.
+  /// Return the row of q, and the query head, for the query with this number in the stack.
   std::size_t row_of(const query_rows& rows, std::size_t number) const { return rows.first + number / group_; }
   std::size_t head_of(const query_rows& rows, std::size_t number) const { return rows.kv_head * group_ + number % group_; }
 
@@ -78,13 +78,13 @@ class attention_layout {
     float* const largest = sums + value_floats_;
     return {sums, largest, largest + detail::whole_lines(strip_)};
   }
-  std::size_t value_floats() const { return value_floats_; }  // of a strip's sums of values
+  std::size_t value_floats() const { return value_floats_; }  // floats of a strip's sums of values
 
   /// A thread's memory while it works on a task.
   struct scratch {
     float* scores;          // of one strip and one block: (tiles, strip, 32)
     float* weights;         // (strip, block_slots)
-    float* packed_weights;  // the same, packed
+    float* packed_weights;  // `weights`, packed
     float* scaled;          // (strip, head_dim): queries, before they are packed
     float* wide_keys;       // of a block, if it is widened
     float* wide_values;
@@ -102,7 +102,7 @@ class attention_layout {
   }
 
  private:
-  static constexpr std::size_t strips_together = 16;  // of a task: they share a block of keys while it is in a cache
+  static constexpr std::size_t strips_together = 16;  // strips of a task, which share a block of keys while it is in a cache
 
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
     return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The instruction sets that the processor has, the operating system saves and the process may use, and the choice among them.
+// Finds the instruction sets that this process can use, and chooses one. The processor must have them, and the operating system must save
+// their registers.
 #pragma once
 
 #if defined(__x86_64__)
@@ -20,8 +21,8 @@
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/core/error.hpp>
 
-/// Put before a function, this compiles it for these instruction sets, whatever the flags of the translation unit. Tests define it as empty
-/// to run the functions on emulated registers.
+/// Compiles a function for these instruction sets, whatever the flags of the translation unit. The macro stands before the function. Tests
+/// define it as empty to run the functions on emulated registers.
 #ifndef LAZYPRUNE_TARGET
 #define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
 #endif
@@ -54,7 +55,7 @@ constexpr bool has_bit(unsigned bits, unsigned bit) { return bits >> bit & 1; }
 /// Returns a bit for each kind of registers that the operating system saves.
 LAZYPRUNE_TARGET("xsave") inline unsigned saved_registers() { return static_cast<unsigned>(_xgetbv(0)); }
 
-/// Asks Linux for the tile registers of AMX, and returns true if this process may use them. Linux gives them only when asked.
+/// Asks Linux for the tile registers of AMX, and returns true if this process may use them. Linux grants them only on request.
 inline bool may_use_tiles() {
 #ifdef __linux__
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -113,8 +114,8 @@ inline isa best_isa() {
   return has(isa::avx2) ? isa::avx2 : isa::portable;
 }
 
-/// Returns the instruction set of this name. Errors name `place`, the variable or flag that has the name. Throws `error` if there is no
-/// such instruction set, or if this processor lacks it.
+/// Returns the instruction set with this name. Throws `error` if there is no such instruction set, or if this processor lacks it. `place`
+/// is the variable or the flag that the name comes from, for the error.
 inline isa isa_named(std::string_view name, std::string_view place) {
   std::string available;
   for (const isa i : every_isa) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The keys that a row may see. Slots hold tokens in any order, so rows compare the ranks of slots.
+// Which keys a row may see. Slots hold tokens in any order, so a row compares its range with the ranks of the slots.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rank of a slot is the index of its token among the active tokens. The object has the ranks of the blocks from the first to the last
-/// slot that was asked for.
+/// The rank of a slot is the index of its token among the active tokens. The object holds the ranks of the slots in all blocks from the
+/// first to the last slot that was asked for.
 class key_ranks {
  public:
   using rank_range = kernels::rank_range;
@@ -23,7 +23,7 @@ class key_ranks {
   static constexpr std::int32_t inactive = std::numeric_limits<std::int32_t>::max();
   static constexpr std::size_t tile = kernels::tile_outputs;
 
-  /// Sets the ranks of the active tokens in `asked_for`, at least one. `slots` are the slots of all active tokens.
+  /// Sets the ranks of the active tokens in `asked_for`, which has at least one token. `slots` are the slots of all active tokens.
   void set(std::span<const std::uint32_t> slots, const rank_range& asked_for) {
     std::uint32_t first = slots[static_cast<std::size_t>(asked_for.first)], last = first;
     for (std::int32_t i = asked_for.first; i < asked_for.end; ++i) {
@@ -51,14 +51,14 @@ class key_ranks {
   std::size_t first_block() const { return first_block_; }
   std::size_t end_block() const { return end_block_; }
 
-  /// (32)
+  /// Returns the ranks of the tile's slots (32).
   const std::int32_t* of_tile(std::size_t t) const { return ranks_.data() + (t - first_tile()) * tile; }
 
-  /// Returns false if the tile has no token in `seen`; returns true if all its tokens are in `seen`.
+  /// If `any` is false, the tile has no token in `seen`. `all` is true if all slots of the tile have a token in `seen`.
   bool any(std::size_t t, const rank_range& seen) const { return of(t).least < seen.end && of(t).most_active >= seen.first; }
   bool all(std::size_t t, const rank_range& seen) const { return of(t).most < seen.end && of(t).least >= seen.first; }
 
-  /// Returns true if the tile has 32 successive active tokens in order.
+  /// Returns true if the tile has 32 successive active tokens, in their order.
   bool in_order(std::size_t t) const {
     return of(t).most - of(t).least == static_cast<std::int32_t>(tile) - 1 && std::is_sorted(of_tile(t), of_tile(t) + tile);
   }

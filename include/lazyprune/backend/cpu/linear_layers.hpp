@@ -88,7 +88,7 @@ class linear_layers {
       }
   }
 
-  /// Applies the epilogue to `sums`, those of tile t of the weight and the rows of `out`.
+  /// Applies the epilogue to `sums`, the sums of the rows of `out` for tile t of the weight.
   static void apply_epilogue(const kernels::product_kernel& kernel, const float* sums, std::size_t t, const float* bias, epilogue how,
                              rows_view<float> out) {
     const bool gated = how == epilogue::gate_silu || how == epilogue::gate_gelu_tanh;

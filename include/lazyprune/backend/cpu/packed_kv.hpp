@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The KV cache of one layer, packed in the order in which products read it. A block of slots has two packed weights for each head. The
-// keys have an output for each slot and an input for each dimension. The values have an output for each dimension and an input for each
-// slot. So attention is two products, in prefill and in decode steps, and nothing is packed again. Copies share blocks until one writes.
+// The KV cache of one layer, packed in the order in which products read it. For each head, a block of slots has two packed weights: keys
+// and values. The weight of the keys has an output for each slot and an input for each dimension. The weight of the values has an output
+// for each dimension and an input for each slot. So attention is two products, in prefill and in decode steps, and nothing is packed again.
+// Copies share blocks until one of them writes.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ class packed_kv {
   }
 
   /// Writes the rows of k and v (rows, kv_heads * head_dim) to these slots, which ascend. Creates missing slots. An empty cache takes the
-  /// type `as`, f32 or bf16; any other cache keeps its type.
+  /// type `as`, f32 or bf16. Any other cache keeps its type.
   void put(std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
     assert(slots.size() == k.rows && k.rows == v.rows && k.columns == width() && v.columns == width());
     if (slots.empty()) return;
@@ -78,12 +79,12 @@ class packed_kv {
     });
   }
 
-  /// A panel of keys: 16 slots of the block. Tile t of the block has the panels 2 t and 2 t + 1.
+  /// Returns a panel of keys: 16 slots of the block. Tile t of the block has the panels 2 t and 2 t + 1.
   const std::byte* key_panel(std::size_t block, std::size_t head, std::size_t panel) const {
     return head_of(block, head) + panel * key_panel_bytes();
   }
 
-  /// A panel of values: 16 dimensions, from slot `first` of the block on.
+  /// Returns a panel of values: 16 dimensions, from slot `first` of the block on.
   const std::byte* value_panel(std::size_t block, std::size_t head, std::size_t panel, std::size_t first) const {
     return head_of(block, head) + keys_bytes() + panel * value_panel_bytes() + kernels::panel_offset(type_, first, 0);
   }
@@ -100,7 +101,7 @@ class packed_kv {
     spare_ = {};
   }
 
-  /// Zeroes forgotten slots of a block: attention multiplies them by 0, and they may have numbers that are not finite.
+  /// Zeroes forgotten slots of a block. Attention multiplies them by 0, which would give NaN if an old number were not finite.
   void wipe(std::size_t first, std::size_t last) {
     blocks_[first / block_slots].own();
     const std::vector<float> zeros(head_dim_);
@@ -161,7 +162,7 @@ class packed_kv {
   std::size_t value_tiles_;
   dtype type_;
   std::size_t size_ = 0;
-  std::size_t written_ = 0;                      // if more than size_: slots below it may hold numbers that were forgotten
+  std::size_t written_ = 0;                      // if more than size_: the slots between the two may hold forgotten numbers
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
   block_pool<std::byte> spare_;
 };

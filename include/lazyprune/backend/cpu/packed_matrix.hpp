@@ -26,7 +26,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Immutable; copies share the memory. A matrix that is made in the body of detail::with_tasks is complete when with_tasks returns.
+/// A packed weight. It is immutable, and copies share its memory. A matrix that is made in the body of detail::with_tasks is complete when
+/// with_tasks returns.
 class packed_matrix {
  public:
   static constexpr std::size_t panel_outputs = kernels::panel_outputs;
@@ -34,7 +35,8 @@ class packed_matrix {
   /// Stacks the parts along the outputs. Throws `error` unless they have the same inputs and `as` is f32 or bf16.
   packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
 
-  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, or if they differ in rows.
+  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, and also if the two differ in
+  /// rows.
   packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads)
       : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, true) {}
 
@@ -46,7 +48,7 @@ class packed_matrix {
   bool gated() const { return gated_; }
   std::size_t bytes() const { return values_.bytes(); }
 
-  /// The lines of panel p from input `first` on. `first` is a multiple of the inputs in a line.
+  /// Returns the lines of panel p from input `first` on. `first` is a multiple of the inputs in a line.
   const std::byte* panel(std::size_t p, std::size_t first = 0) const { return values_.data() + p * panel_bytes_ + offset(first); }
 
   /// Writes the weights of one output (inputs) as float.
@@ -91,16 +93,17 @@ class packed_matrix {
     return {2 * (n / panel_outputs) + up, n % panel_outputs};
   }
 
-  /// The numbers of an output as they are stored; null: zeros.
+  /// The numbers of an output as they are stored. If `numbers` is null, they are zeros.
   struct source_row {
     dtype type = dtype::f32;
     const std::byte* numbers = nullptr;
   };
 
-  /// The inputs that are read at a time. Those of 16 rows fit into a near cache, and on the stack.
+  /// The number of inputs that are read at a time. The inputs of 16 rows then fit into a near cache and on the stack.
   static constexpr std::size_t part_inputs = 4 * row_reader::unit;
 
-  /// Each task fills about one large_array::page: enough work for a task. The system clears a page when its thread first touches it.
+  /// Each task fills about one large_array::page, which is enough work for a task. The system clears a page when a thread first touches it,
+  /// so the threads share this work too.
   void fill(std::span<const tensor> parts, int threads) {
     struct filling {
       packed_matrix matrix;  // shares the memory, which must outlive the tasks
@@ -127,7 +130,7 @@ class packed_matrix {
     }
   }
 
-  /// The `count` numbers of an output from input `first` on: where they are stored, or read into `room`.
+  /// Returns the `count` numbers of an output from input `first` on, either where they are stored or in `room`.
   source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane, std::size_t first, std::size_t count,
                        std::byte* room) const {
     std::size_t row = panel * panel_outputs + lane;

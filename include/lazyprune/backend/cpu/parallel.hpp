@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace detail {
 
 /// Returns the number of threads that the process may use: OMP_NUM_THREADS if it is set, otherwise its processors, limited by its CPU
-/// quota. Beyond the quota, threads that wait for one another would stand still. Returns 1 without OpenMP.
+/// quota. With more threads than the quota pays for, running threads would wait for threads that are stopped. Returns 1 without OpenMP.
 inline int available_threads() {
 #ifdef _OPENMP
   static const int usable = std::getenv("OMP_NUM_THREADS") ? std::numeric_limits<int>::max() : usable_processors();
@@ -31,12 +31,14 @@ inline int available_threads() {
 #endif
 }
 
-/// Returns the number of threads for work that takes one thread about `nanoseconds`: all, or one if a team takes longer to start than it
-/// saves. There is nothing in between: OpenMP ends the threads that a smaller team does not need, and starts them again later.
+/// Returns the number of threads for work that takes one thread about `nanoseconds`. It is one if a team takes longer to start than it
+/// saves, and otherwise all. A smaller team would be slower, because OpenMP ends the threads that this team does not need, and starts them
+/// again later.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
 /// Returns true if the threads of an earlier team are gone. GNU OpenMP keeps its threads for the next team. A child of fork() does not have
-/// them, and GNU OpenMP would wait for them forever. There the caller does all tasks, with the same results. LLVM's OpenMP starts new ones.
+/// them, and GNU OpenMP would wait for them forever. In such a child the caller does all tasks, with the same results. LLVM's OpenMP starts
+/// new threads.
 inline bool team_is_lost() {
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
   static std::atomic<bool> lost = false;
@@ -60,7 +62,7 @@ void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body
   for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
 }
 
-/// The same, but threads take turns at the tasks: for loops in which later tasks are larger.
+/// Does the same as for_tasks, but the threads take turns at the tasks. This is for loops in which later tasks are larger.
 template <class Body>
 void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
 #ifdef _OPENMP
@@ -73,7 +75,7 @@ void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Bo
   for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
 }
 
-/// Memory that an operation uses while it runs. It grows to the largest operation seen, and is kept.
+/// Memory that an operation uses while it runs. It grows to the largest operation seen and is then reused.
 class scratch_memory {
  public:
   /// Returns memory for `count` floats, aligned to a cache line. Earlier contents are lost.

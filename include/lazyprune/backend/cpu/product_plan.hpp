@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the product of rows and a weight is cut into blocks: numbers that are read again stay in a cache, and the next ones are prefetched.
+// How the product of rows and a weight is cut into blocks. Numbers that are read again stay in a cache, and the next block's numbers are
+// prefetched.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +12,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A group of neighbouring tiles of the weight, and a range of their inputs. Every strip of rows is multiplied by it before the next block.
+/// A group of neighbouring tiles of the weight, and a range of their inputs. Every strip of rows is multiplied by this block before the
+/// next block.
 struct product_block {
   std::size_t first, last;  // tiles
   std::size_t k, count;     // inputs
 };
 
-/// Cuts rows into strips, outputs into tiles, and inputs into ranges. The cuts change the order of the work, and never the results.
+/// Cuts rows into strips, outputs into tiles, and inputs into ranges. The cuts change the order of the work, but not the results.
 class product_plan {
  public:
   product_plan(const kernels::product_kernel& kernel, std::size_t rows, const packed_matrix& w, int threads,
@@ -58,14 +60,14 @@ class product_plan {
 
   std::size_t rows_of(std::size_t strip) const { return std::min(strip_, rows_ - strip * strip_); }
 
-  /// The offset in bytes of a strip's inputs from k on in the packed rows.
+  /// Returns the offset in the packed rows, in bytes, of a strip's inputs from k on.
   std::size_t packed_offset(std::size_t strip, std::size_t k) const {
     return strip * strip_bytes() + k * kernel_.padded(rows_of(strip)) * kernel_.element;
   }
 
   product_block first_block(std::size_t group) const { return block_of(group, 0); }
 
-  /// The block of the group's next inputs. After the last ones, the first block of the next group.
+  /// Returns the block of the group's next inputs. After the group's last inputs, returns the first block of the next group.
   product_block after(const product_block& p) const {
     return p.k + p.count < w_.depth() ? block_of(p.first / group_, p.k + p.count) : block_of(p.first / group_ + 1, 0);
   }
@@ -77,13 +79,14 @@ class product_plan {
     return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
   }
 
-  /// The tiles of a group: few enough that every thread has some groups, and one or an even number, because prefetches alternate by tile.
+  /// Returns the number of tiles in a group. It is so small that every thread has several groups. It is one or even, because prefetches
+  /// alternate by tile.
   std::size_t group_size(int threads) const {
     const std::size_t fair = std::clamp<std::size_t>(tiles_ / (8 * static_cast<std::size_t>(threads)), 1, kernel_.group);
     return fair == 1 ? 1 : fair / 2 * 2;
   }
 
-  /// The inputs of a block: few enough that the numbers that are read again stay in a cache.
+  /// Returns the number of inputs in a block. It is so small that numbers that are read again stay in a cache.
   std::size_t cut_depth(const detail::processor& here) const {
     const std::size_t strip_bytes = kernel_.strip * kernel_.element, weight_bytes = kernel_.group * 2 * panel_input_bytes();
     const std::size_t fitting = std::max<std::size_t>(32, kernel_.strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);
@@ -101,9 +104,9 @@ class product_plan {
   bool prefetches_ = false;  // whether L2 has room for the next block beside this one
 };
 
-/// The prefetches while a block is computed. While a strip is multiplied by tile i of this block, it prefetches a share of the weights of
-/// tile i of the next block. Many strips do not fit into L2 together. Then tiles alternate: at an even tile, a strip prefetches
-/// a share of the next strip; at an odd tile i, the strips prefetch the weights of the next block's tiles i - 1 and i.
+/// What to prefetch while a block is computed. The product of a strip and tile i of this block prefetches a share of the weights of tile i
+/// of the next block. Many strips do not fit into L2 together, so with many strips the tiles alternate. At an even tile, the product
+/// prefetches a share of the next strip. At an odd tile i, it prefetches a share of the weights of the next block's tiles i - 1 and i.
 class block_prefetch {
  public:
   block_prefetch(const product_plan& plan, const product_block& block, const std::byte* packed)
@@ -116,7 +119,7 @@ class block_prefetch {
     weight_step_ = rounded_up(bytes, shares_ * block.count);
   }
 
-  /// The prefetch while a strip is multiplied by tile i of the block.
+  /// Returns the prefetch for the product of a strip and tile i of the block.
   kernels::prefetch_run of(std::size_t strip, std::size_t i) const {
     const kernels::prefetch_run nothing = kernels::no_prefetch(packed_ + plan_.packed_offset(strip, block_.k));
     if (!plan_.prefetches()) return nothing;

@@ -70,8 +70,9 @@ class task_queue {
 /// The queue of the with_tasks call whose body this thread runs, or null.
 inline constinit thread_local task_queue* tasks_here = nullptr;
 
-/// Calls body on this thread, and returns when the tasks that body gives are done. Meanwhile other threads start on these tasks. An
-/// exception of body is rethrown when the tasks are done. Inside the body of another with_tasks, it only calls body: the outer call waits.
+/// Calls body() on this thread, while other threads start on the tasks that body gives. Returns when these tasks are done. If body throws,
+/// the exception is rethrown when the tasks are done. Inside the body of another with_tasks, this call only calls body(), and the outer
+/// call waits for the tasks.
 template <class Body>
 void with_tasks([[maybe_unused]] int threads, const Body& body) {
 #ifdef _OPENMP
@@ -99,7 +100,7 @@ void with_tasks([[maybe_unused]] int threads, const Body& body) {
   body();
 }
 
-/// Gives a task to the threads of with_tasks. Outside with_tasks, runs it now.
+/// Gives a task to the threads of with_tasks. Outside with_tasks, runs the task now.
 template <class Task>
 void give_task(const Task& task) {
   if (tasks_here)

@@ -29,11 +29,11 @@ class host_kv_cache {
   /// Forgets the slots from `size` on and keeps the memory.
   void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
 
-  /// (kv_heads * head_dim). The slots of a block lie one right after the other.
+  /// Returns the key of a slot (kv_heads * head_dim). The keys of a block lie one after another, and so do the values.
   const T* key(std::size_t slot) const { return blocks_[slot / block_slots].data() + slot % block_slots * width_; }
   const T* value(std::size_t slot) const { return key(slot) + block_slots * width_; }
 
-  /// Writes `key` and `value` (width). The cache grows as far as `slot`.
+  /// Writes `key` and `value`, (width) each. If `slot` is past the end, the cache grows to include it.
   void put(std::size_t slot, const T* key, const T* value) {
     while (blocks_.size() <= slot / block_slots) blocks_.push_back(spare_.take(block_numbers()));
     size_ = std::max(size_, slot + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weights of norms, and biases, in host memory.
+// Norm weights and biases in host memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Joined vectors of weights, as numbers of type T.
+/// Vectors of weights, joined into one vector of type T.
 template <class T>
 class host_parameters {
  public:

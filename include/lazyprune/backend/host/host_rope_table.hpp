@@ -12,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// scale * cos(p * frequency) and scale * sin(p * frequency) for all positions p, computed in double. A frequency of 0 is not scaled.
+/// scale * cos(p * frequency) and scale * sin(p * frequency) for all positions p, computed in double. Pairs of frequency 0 are not scaled.
 template <class T>
 class host_rope_table {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Host memory on the boundary of a cache line.
+// Host memory that is aligned to a cache line.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class aligned_array {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(T); }
 
-  /// New memory for `size` numbers, with a copy of the first `kept` numbers of this.
+  /// Returns a new array of `size` numbers, with a copy of the first `kept` numbers of this array.
   aligned_array resized(std::size_t size, std::size_t kept) const {
     aligned_array other(size);
     std::copy_n(data(), kept, other.data());

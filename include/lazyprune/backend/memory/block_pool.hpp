@@ -12,8 +12,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Spare blocks of one size. The owner counts the blocks in use; reserve says how many blocks, used and spare, stay allocated. A copy of a
-/// pool is empty.
+/// Spare blocks of one size. The owner of the pool counts the blocks in use. `reserve` sets how many blocks, used and spare, stay
+/// allocated. A copy of a pool is empty.
 template <class T, class Memory = aligned_array<T>>
 class block_pool {
  public:
@@ -30,14 +30,14 @@ class block_pool {
 
   std::size_t size() const { return blocks_.size(); }
 
-  /// From now on at least `total` blocks of `size` numbers stay allocated; `in_use` of them are in use.
+  /// Keeps at least `total` blocks of `size` numbers allocated from now on, including the `in_use` blocks that are in use.
   void reserve(std::size_t total, std::size_t in_use, std::size_t size) {
     blocks_.reserve(total);
     held_ = std::max(held_, total);
     while (in_use + blocks_.size() < held_) blocks_.emplace_back(size);
   }
 
-  /// A block of `size` numbers: a spare one, or a new one if none is spare.
+  /// Returns a block of `size` numbers: a spare block, or a new one if no block is spare.
   block take(std::size_t size) {
     if (blocks_.empty()) return block(size);
     block last = std::move(blocks_.back());
@@ -45,7 +45,7 @@ class block_pool {
     return last;
   }
 
-  /// Takes back a block; `in_use` blocks are still in use. Frees it if enough blocks are allocated or if a copy shares it.
+  /// Takes back a block, after which `in_use` blocks are in use. Frees the block if enough blocks are allocated, or if a copy shares it.
   void give(block unused, std::size_t in_use) noexcept {
     if (in_use + blocks_.size() < held_ && !unused.shared()) blocks_.push_back(std::move(unused));
   }

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Activations (rows, columns), one row right after the other. `Memory` is a class with the members of aligned_array. Unwritten memory has
-/// arbitrary numbers.
+/// Activations (rows, columns), one row right after the other. `Memory` is a class with the members of aligned_array. Rows that were never
+/// written hold arbitrary numbers.
 template <class T, class Memory = aligned_array<T>>
 class row_buffer {
  public:

@@ -34,7 +34,7 @@ class shared_array {
   std::size_t bytes() const { return at_ ? at_->numbers.bytes() : 0; }
   bool shared() const { return at_ && at_->owners.load(std::memory_order_acquire) > 1; }
 
-  /// The numbers, to be written. If other copies share them, this one gets a copy of its own first.
+  /// Returns the numbers for writing. If other objects share them, this object gets a copy of its own first.
   T* own() {
     if (shared()) {
       shared_array copy(at_->numbers.resized(at_->numbers.size(), at_->numbers.size()));

@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows of `columns` numbers, one a slot. Memory grows by blocks and moves no row. A block is freed with its last slot in use, unless
-/// `hold` keeps it.
+/// Rows of `columns` numbers, one row for each slot. Memory grows in blocks, and rows never move. A block is freed with its last slot in
+/// use, unless `hold` keeps it.
 template <class T, class Memory = aligned_array<T>>
 class slot_blocks {
  public:
@@ -27,10 +27,10 @@ class slot_blocks {
   std::size_t size() const { return size_; }  // slots in use
   std::size_t bytes() const { return (used_ + spare_.size()) * block_numbers() * sizeof(T); }
 
-  /// Allocates memory for the slots below `count`. It stays allocated when no slot is in use.
+  /// Allocates memory for the slots below `count`. The memory stays allocated even if no slot is in use.
   void hold(std::size_t count) { spare_.reserve((count + block_slots - 1) / block_slots, used_, block_numbers()); }
 
-  /// Makes room for these slots, so that they can be written.
+  /// Marks these slots as in use, and makes room for them, so that they can be written.
   void reserve(std::span<const std::uint32_t> slots) {
     for (const std::uint32_t slot : slots) {
       if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
@@ -45,15 +45,15 @@ class slot_blocks {
     }
   }
 
-  /// (columns), writable. Call `reserve` for the slot first, and again after this was copied.
+  /// Returns the row of a slot (columns) for writing. Call `reserve` for the slot first, and again after this object was copied.
   T* row(std::size_t slot) { return const_cast<T*>(std::as_const(*this).row(slot)); }
-  /// (columns). The slot is in use.
+  /// Returns the row of a slot (columns). The slot must be in use.
   const T* row(std::size_t slot) const {
     assert(blocks_[slot / block_slots].slots & bit_of(slot));
     return blocks_[slot / block_slots].data.data() + slot % block_slots * columns_;
   }
 
-  /// Frees these slots, each of them in use.
+  /// Frees these slots. Each of them must be in use.
   void release(std::span<const std::uint32_t> slots) noexcept {
     for (const std::uint32_t slot : slots) {
       block& b = blocks_[slot / block_slots];
@@ -64,7 +64,7 @@ class slot_blocks {
     }
   }
 
-  /// Frees all slots but those for which `visit(keep)` calls keep(slot), each of them in use.
+  /// Calls visit(keep), which calls keep(slot) once for each slot that stays. These slots must be in use. Frees all others.
   template <class Visit>
   void retain(Visit&& visit) noexcept {
     size_ = 0;

@@ -12,8 +12,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows (slots, columns) in f32 or bf16. The backend rounds and reads the numbers. Copies share memory until one of them writes. `Memory`
-/// is a class with the members of aligned_array<std::byte>.
+/// Rows (slots, columns) in f32 or bf16. The backend converts the numbers. Copies share memory until one of them writes. `Memory` is a
+/// class with the members of aligned_array<std::byte>.
 template <class Memory = aligned_array<std::byte>>
 class typed_rows {
  public:
@@ -25,21 +25,22 @@ class typed_rows {
   std::size_t size() const { return blocks_.size(); }  // slots in use
   std::size_t bytes() const { return blocks_.bytes(); }
 
-  /// Makes room for these slots. An empty store takes the type `as`, f32 or bf16; any other keeps its type.
+  /// Makes room for these slots. An empty store takes the type `as`, f32 or bf16. Any other store keeps its type.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
     take_type(as);
     blocks_.reserve(slots);
   }
 
-  /// Allocates memory for the slots below `count`, which will have the type `as`. It stays allocated when no slot is in use.
+  /// Allocates memory for the slots below `count`. An empty store takes the type `as`. The memory stays allocated even if no slot is in
+  /// use.
   void hold(std::size_t count, dtype as) {
     take_type(as);
     blocks_.hold(count);
   }
 
-  /// The memory of a slot in use.
+  /// Returns the row of a slot, which must be in use.
   const void* row(std::size_t slot) const { return blocks_.row(slot); }
-  /// To be written. Call `reserve` for the slot first, and again after this was copied.
+  /// Returns the row of a slot for writing. Call `reserve` for the slot first, and again after this object was copied.
   void* row(std::size_t slot) { return blocks_.row(slot); }
 
   void release(std::span<const std::uint32_t> slots) noexcept { blocks_.release(slots); }

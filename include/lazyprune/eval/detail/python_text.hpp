@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Functions that split and change texts as Python's str does. The benchmarks define their metrics by Python programs, so Python decides
-// what is a word, a digit, a space or a lower-case letter.
+// Functions that split and change texts as Python's str does. The benchmarks define their metrics by Python programs. So Python decides
+// which characters are words, digits, spaces or lower-case letters.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-/// str.lower().
+/// Does what Python's str.lower() does.
 inline std::u32string lower(std::u32string_view text) {
   std::u32string out;
   out.reserve(text.size());
@@ -49,15 +49,15 @@ std::vector<std::u32string_view> stretches(std::u32string_view text, Belongs bel
   return out;
 }
 
-/// str.split().
+/// Does what Python's str.split() does.
 inline std::vector<std::u32string_view> words_of(std::u32string_view text) {
   return stretches(text, [](char32_t c) { return !is_python_space(c); });
 }
 
-/// re.findall(r"\d+").
+/// Does what Python's re.findall(r"\d+", text) does.
 inline std::vector<std::u32string_view> numbers_in(std::u32string_view text) { return stretches(text, is_digit); }
 
-/// str.strip().
+/// Does what Python's str.strip() does.
 inline std::u32string_view stripped(std::u32string_view text) {
   while (!text.empty() && is_python_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_python_space(text.back())) text.remove_suffix(1);

@@ -29,7 +29,7 @@ class sequence_matcher {
     if (b.size() >= 200) std::erase_if(places_, [&](const auto& entry) { return entry.second.size() > b.size() / 100 + 1; });
   }
 
-  /// Returns twice the characters in blocks, over the characters of both texts.
+  /// Returns twice the number of characters in common blocks, divided by the number of characters in both texts.
   double ratio() {
     std::size_t matches = 0;
     std::vector<range> open{{0, a_.size(), 0, b_.size()}};
@@ -92,8 +92,8 @@ inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
 
 }  // namespace detail
 
-/// Returns a score from 0 to 1, in hundredths. It compares the first line of the prediction without `, # or //, or an empty line if there
-/// is none.
+/// Returns a score from 0 to 1, in hundredths. It compares the answer with the first line of the prediction that has no `, # or //. If
+/// there is no such line, it compares the answer with an empty line.
 inline double code_similarity(std::string_view prediction, std::string_view answer) {
   std::string_view rest = prediction.substr(std::min(prediction.find_first_not_of('\n'), prediction.size()));
   std::string_view line;

@@ -52,7 +52,7 @@ inline double retrieval_score(std::string_view prediction, std::string_view answ
   return detail::retrieval_score(prediction, answer, "Paragraph ");
 }
 
-/// LongBench's retrieval_zh_score: the same with the Chinese word.
+/// LongBench's retrieval_zh_score: retrieval_score with the Chinese word for paragraph.
 inline double retrieval_zh_score(std::string_view prediction, std::string_view answer) {
   return detail::retrieval_score(prediction, answer, "\xe6\xae\xb5\xe8\x90\xbd");
 }

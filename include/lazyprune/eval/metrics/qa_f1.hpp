@@ -76,8 +76,8 @@ inline double qa_f1(std::string_view prediction, std::string_view answer) {
   return detail::f1_of(detail::answer_words(prediction), detail::answer_words(answer));
 }
 
-/// F1 of characters, from 0 to 1. It replaces LongBench's qa_f1_zh_score, whose words come from the program jieba. It is another score:
-/// sometimes higher, sometimes lower.
+/// F1 of characters, from 0 to 1. It replaces LongBench's qa_f1_zh_score, whose words come from the program jieba. The two scores differ;
+/// either may be higher.
 inline double qa_f1_chars(std::string_view prediction, std::string_view answer) {
   return detail::f1_of(detail::answer_characters(prediction), detail::answer_characters(answer));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ROUGE-L as in the Python package `rouge` 1.0.1, which LongBench uses: by sentences, which end at '.', and over sets of words.
+// ROUGE-L as in the Python package `rouge` 1.0.1, which LongBench uses. It compares sentences, which end at '.', and counts each different
+// word once.
 #pragma once
 
 #include <algorithm>
@@ -42,12 +43,12 @@ class sentence_reader {
   std::unordered_map<std::u32string, std::uint32_t> numbers_;
 };
 
-/// Adds the words of a longest common subsequence to the set. If there are several, it takes the one found from the end that steps back in
-/// `b` before it steps back in `a`. The choice decides which words are added.
+/// Adds the words of a longest common subsequence to the set. If there are several, the choice decides which words are added. The search
+/// goes back from the end of both texts, and prefers a step in `b` to a step in `a`.
 inline void add_common_subsequence(const sentence& a, const sentence& b, std::unordered_set<std::uint32_t>& to) {
   const std::size_t width = b.size();
   std::vector<std::uint32_t> above(width + 1, 0), row(width + 1, 0);  // lengths for the first i words of a and the first j of b
-  std::vector<bool> upwards(a.size() * width);                        // longer without a's word than without b's
+  std::vector<bool> upwards(a.size() * width);                        // the subsequence without a's word is longer than the one without b's
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= width; ++j) {
       row[j] = a[i - 1] == b[j - 1] ? above[j - 1] + 1 : std::max(above[j], row[j - 1]);
@@ -86,8 +87,9 @@ inline double rouge_l(std::u32string_view prediction, std::u32string_view answer
 
 }  // namespace detail
 
-/// LongBench's rouge_score, from 0 to 1 (a little below 1 for equal texts). Memory: one bit for each pair of words of two sentences. The
-/// package recurses over the words of two sentences. LongBench returns 0 if they have more words than Python's recursion limit (1,000).
+/// LongBench's rouge_score, from 0 to 1 (a little below 1 for equal texts). It takes one bit of memory for each pair of words of two
+/// sentences. The package recurses over the words of two sentences. So LongBench returns 0 if they have more words than Python's recursion
+/// limit (1,000).
 inline double rouge_l(std::string_view prediction, std::string_view answer) {
   return detail::rouge_l(characters_of(prediction), characters_of(answer));
 }

@@ -39,7 +39,7 @@ inline double string_match_part(std::string_view prediction, const std::vector<s
   return detail::answers_in(prediction, answers) > 0 ? 1.0 : 0.0;
 }
 
-/// 0 or 1: whether the prediction equals the answer, except for spaces around it.
+/// Returns 1 if the prediction equals the answer, except for spaces around it; otherwise 0.
 inline double exact_match(std::string_view prediction, std::string_view answer) {
   const std::u32string a = characters_of(prediction), b = characters_of(answer);
   return detail::stripped(a) == detail::stripped(b) ? 1.0 : 0.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Gemma 3's text models, alone (1B, 270M) or in a model of text and images (4B to 27B). Unlike Gemma 2, they have no soft cap on attention
-// scores, and they normalize each head of the queries and keys. Five of every six layers have a window. These layers share another RoPE
-// base.
+// scores, and they normalize each head of the queries and keys. Five of every six layers have a window. These layers have a RoPE base of
+// their own.
 #pragma once
 
 #include <lazyprune/files/family/detail/gemma_keys.hpp>
@@ -35,7 +35,7 @@ inline void read_rope(const json_value& config, model_config& c) {
       objects.either()->refuse_unsupported("default or linear positions");
 }
 
-/// Every n-th layer has no window; all others have one.
+/// Returns a function that says which layers have a window: all except every nth layer.
 inline auto but_every(std::size_t nth) {
   return [nth](std::size_t layer) { return (layer + 1) % nth != 0; };
 }

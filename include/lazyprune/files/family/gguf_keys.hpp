@@ -43,7 +43,7 @@ class gguf_keys {
     return values;
   }
 
-  /// Returns a whole number from 1 to `most`. Throws `error` if the key is missing or its value is another one.
+  /// Returns the value of a key, a whole number from 1 to `most`. Throws `error` if the key is missing or has another value.
   std::size_t size(std::string_view name, std::size_t most = most_wide) const {
     return static_cast<std::size_t>(at(name).whole_number(1, most));
   }
@@ -55,8 +55,8 @@ class gguf_keys {
   /// Returns a tensor from any shard, or null.
   const stored_tensor* tensor(std::string_view name) const { return find_tensor(shards_, name); }
 
-  /// Returns the `count` numbers of an F32 tensor. Each divides one rotary frequency. Empty if there is no such tensor. Throws `error` if
-  /// the tensor has another type or shape, or a number that is not above 0.
+  /// Returns the `count` numbers of an F32 tensor. Each divides one frequency of RoPE. Returns an empty vector if there is no such tensor.
+  /// Throws `error` if the tensor has another type or shape, or a number that is not finite and above 0.
   std::vector<double> divisors(std::string_view name, std::size_t count) const {
     const stored_tensor* const t = tensor(name);
     if (!t) return {};

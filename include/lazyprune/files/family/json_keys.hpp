@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keys of config.json that several families share, read as transformers reads them: flags, sliding windows, rotary positions.
+// Keys of config.json that several families share, read as transformers reads them: flags, sliding windows and RoPE.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline constexpr std::size_t most_positions = std::size_t{1} << 30;
 
 inline std::size_t positions_of(const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, most_positions)); }
 
-/// For families without sliding windows. A window as long as the longest sequence changes nothing.
+/// Refuses sliding windows, for families that have none. A window as long as the longest sequence is accepted, since it changes nothing.
 inline void refuse_windows(const json_value& config, const model_config& c) {
   if (const auto types = config.find("layer_types"))
     for (const json_value& type : types->items())
@@ -47,7 +47,8 @@ inline void refuse_windows(const json_value& config, const model_config& c) {
     window->refuse_unsupported("null, because this family has no sliding windows");
 }
 
-/// Returns sliding_window. If there is no such key, returns `otherwise`, transformers' default. If it is null, returns none.
+/// Returns the value of sliding_window. If the key is missing, returns `otherwise`, which is transformers' default. If the value is null,
+/// returns nullopt.
 inline std::optional<std::size_t> sliding_window(const json_value& config, std::size_t otherwise) {
   if (!config.has("sliding_window")) return otherwise;
   const auto value = config.find("sliding_window");
@@ -81,23 +82,23 @@ void read_windows(const json_value& config, std::optional<std::size_t> window, W
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w == 0; })) c.windows.clear();
 }
 
-/// transformers' `get_mscale`: the factor of cosines and sines under YaRN (arXiv 2309.00071, section 3.4).
+/// Returns the factor of cosines and sines under YaRN (arXiv 2309.00071, section 3.4). In transformers, it is `get_mscale`.
 inline double yarn_scale(double factor, double weight = 1.0) { return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
 
-/// The factor of cosines and sines under LongRoPE, if the file does not give it (arXiv 2402.13753).
+/// Returns the factor of cosines and sines under LongRoPE (arXiv 2402.13753), for files that do not give it.
 inline double longrope_scale(double factor, std::size_t original) {
   return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(static_cast<double>(original)));
 }
 
-/// Reads one object of config.json that describes rotary positions.
+/// Reads one object of config.json that describes RoPE.
 class rope_reader {
  public:
-  /// `rotary`: how many numbers of each head rotate. `original`: transformers' default for the longest sequence before scaling; none: the
-  /// model's.
+  /// `rotary`: how many numbers of each head RoPE rotates. `original`: transformers' default for the longest sequence before scaling, or
+  /// nullopt if the family has no such default.
   rope_reader(const json_value& config, std::size_t max_positions, std::size_t rotary, std::optional<std::size_t> original = {})
       : config_(config), max_positions_(max_positions), rotary_(rotary), original_(original) {}
 
-  /// `theta`: the base, if `scaling` has none.
+  /// `theta`: the RoPE base if `scaling` has none.
   rope_config read(const std::optional<json_value>& scaling, double theta) const {
     rope_config rope{.theta = theta};
     if (!scaling) return rope;
@@ -116,7 +117,8 @@ class rope_reader {
   }
 
  private:
-  /// An object without a kind has the kind default. Keys of another kind then have no clear meaning.
+  /// Refuses keys of other kinds in an object that names no kind. Such an object has the kind "default", so these keys have no clear
+  /// meaning.
   static void refuse_stretching(const json_value& scaling) {
     scaling.each_member([&](const std::string& key, const json_value& value) {
       if (key != "rope_theta" && key != "partial_rotary_factor" && key != "original_max_position_embeddings" && !value.is_null())
@@ -130,8 +132,8 @@ class rope_reader {
     return value;
   }
 
-  /// Returns the longest sequence before scaling, if the file gives it. transformers prefers the key outside of the object to the one
-  /// inside.
+  /// Returns the length of the longest sequence before scaling, or nullopt if neither the file nor transformers gives it. As in
+  /// transformers, the key outside of the object has precedence over the key inside.
   std::optional<std::size_t> original(const json_value& scaling) const {
     if (const auto beside = config_.find("original_max_position_embeddings")) return positions_of(*beside);
     if (original_) return original_;
@@ -164,7 +166,7 @@ class rope_reader {
     if (rope.high_frequency <= rope.low_frequency) scaling.at("high_freq_factor").refuse("a number above low_freq_factor");
   }
 
-  /// `kind` is the value "yarn". Errors about several keys name it.
+  /// `kind` is the JSON value "yarn". Errors about several keys name its place.
   void read_yarn(const json_value& scaling, const json_value& kind, rope_config& rope) const {
     const auto positive_or = [&](std::string_view key, double otherwise) {
       const auto value = scaling.find(key);
@@ -173,7 +175,7 @@ class rope_reader {
     rope.scaling = rope_scaling::yarn;
     const auto before = original(scaling);
     rope.original_positions = before.value_or(max_positions_);
-    // As in transformers, without a factor it is the ratio of the lengths.
+    // As in transformers, the factor is the ratio of the lengths if the file does not give it.
     rope.factor = scaling.find("factor") || !before ? factor_of(scaling) : ratio_to(rope.original_positions);
     rope.beta_fast = positive_or("beta_fast", rope.beta_fast);
     rope.beta_slow = positive_or("beta_slow", rope.beta_slow);
@@ -214,23 +216,23 @@ class rope_reader {
   std::optional<std::size_t> original_;
 };
 
-/// The objects that describe rotary positions. transformers 4 has `rope_scaling` and a top-level `rope_theta`; transformers 5 has
-/// `rope_parameters` with everything inside. A file may have both; they must then agree.
+/// The objects that describe RoPE. transformers 4 writes `rope_scaling` and a top-level `rope_theta`. transformers 5 writes
+/// `rope_parameters` with everything inside. If a file has both objects, they must agree.
 struct rope_objects {
   std::optional<json_value> old_style, new_style;
 
   explicit rope_objects(const json_value& config) : old_style(config.find("rope_scaling")), new_style(config.find("rope_parameters")) {}
 
-  /// Returns the object that is there; the new one if both are.
+  /// Returns the object that the file has. If the file has both, returns the new one.
   const std::optional<json_value>& either() const { return new_style ? new_style : old_style; }
-  /// Throws `error` if both are there and `same` is false.
+  /// Throws `error` if the file has both objects and `same` is false.
   void expect(bool same) const {
     if (old_style && new_style && !same) old_style->refuse("the same as rope_parameters");
   }
 };
 
-/// Returns notes about keys that transformers ignores, as we do, but another engine uses: "FILE: rope_scaling.attn_factor: ...", one
-/// sentence for each.
+/// Returns notes about keys that transformers and this library ignore, but another engine uses. Each note is one sentence: "FILE:
+/// rope_scaling.attn_factor: ...".
 inline std::vector<std::string> passed_over(const json_value& config) {
   std::vector<std::string> sentences;
   for (const auto& object : {config.find("rope_scaling"), config.find("rope_parameters")}) {
@@ -243,16 +245,15 @@ inline std::vector<std::string> passed_over(const json_value& config) {
   return sentences;
 }
 
-/// Returns a RoPE base: the value of `key` if the file has it, else `inner`, else `otherwise`. `inner` is the value in one of the objects,
-/// which must agree with `key`.
+/// Returns a RoPE base: the value of `key` if the file has it, else `inner`, else `otherwise`. `inner` is the base in a RoPE object. Throws
+/// `error` if it differs from the value of `key`.
 inline double rope_base(const json_value& config, std::string_view key, const std::optional<json_value>& inner, double otherwise) {
   const auto stated = config.find(key);
   if (stated && inner && inner->number() != positive(*stated)) inner->refuse("the same as the other rope_theta");
   return stated ? positive(*stated) : inner ? positive(*inner) : otherwise;
 }
 
-/// Reads the rotary positions of most families. `original`: transformers' default for the longest sequence before scaling; none: the
-/// model's.
+/// Reads RoPE as most families have it. `original`: as in the constructor of rope_reader.
 inline void read_rope(const json_value& config, model_config& c, std::optional<std::size_t> original = {}) {
   const rope_objects objects(config);
   const auto base_in = [](const auto& object) { return object ? object->find("rope_theta") : std::nullopt; };
@@ -264,7 +265,7 @@ inline void read_rope(const json_value& config, model_config& c, std::optional<s
     c.max_positions = std::max(c.max_positions, static_cast<std::size_t>(static_cast<double>(c.rope.original_positions) * c.rope.factor));
 }
 
-/// Reads how much of each head rotates: its first numbers.
+/// Reads how many numbers of each head RoPE rotates. They are the first ones.
 inline void read_partial_rotation(const json_value& factor, model_config& c) {
   const double part = factor.number();
   const auto rotary = part > 0 && part <= 1 ? static_cast<std::size_t>(static_cast<double>(c.head_dim) * part) : 0;
@@ -273,14 +274,14 @@ inline void read_partial_rotation(const json_value& factor, model_config& c) {
   if (rotary < c.head_dim) c.rotary_dim = rotary;
 }
 
-/// For families whose heads rotate as a whole.
+/// Refuses partial rotation, for families in which RoPE rotates whole heads.
 inline void refuse_partial_rotation(const json_value& config) {
   for (const auto& holder : {std::optional(config), config.find("rope_scaling"), config.find("rope_parameters")})
     if (holder)
       if (const auto factor = holder->find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->refuse_unsupported("1");
 }
 
-/// Refuses any other activation of the feed-forward's gate. transformers also calls SiLU "swish".
+/// Refuses an activation of the feed-forward's gate other than `expected`. transformers also calls SiLU "swish".
 inline void expect_activation(const json_value& config, std::string_view key, std::string_view expected) {
   const auto name = config.find(key);
   if (name && (name->string() == "swish" ? "silu" : name->string()) != expected) name->refuse_unsupported(expected);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Mistral: like Llama; its first versions have a sliding window in every layer. GGUF files call it llama and do not store the window, so it
-// is then computed without one. Mistral Small 3.1 and 3.2 are models of text and images that contain one.
+// Mistral: like Llama. Its first versions have a sliding window in every layer. GGUF files call the architecture `llama` and do not store
+// the window. A model from such a file is computed without a window. Mistral Small 3.1 and 3.2 are models of text and images that contain a
+// Mistral text model.
 #pragma once
 
 #include <lazyprune/files/family/json_keys.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How a family of models differs from others in its files: its names, transformers' defaults for missing keys of config.json, and how its
-// own keys are read. Each family is one value in one file; files/family/all.hpp lists them. What it computes is in model_config.
+// How the files of one model family differ from the files of other families. A family has its names, transformers' defaults for missing
+// keys of config.json, and functions that read its own keys. Each family is one value in one file, and files/family/all.hpp lists all of
+// them. model_config says what a model computes.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@ struct model_family {
   std::string_view architecture;  // in config.json, too
   std::string_view gguf{};        // general.architecture in GGUF files; empty: the family has no name there
 
-  std::size_t max_positions;              // for files that do not say; transformers' default, like the members below
-  std::optional<std::size_t> head_dim{};  // none: hidden / heads
+  std::size_t max_positions;              // if the file does not say; transformers' default, as are the members below
+  std::optional<std::size_t> head_dim{};  // nullopt: hidden / heads
   bool own_kv_heads = false;              // the file must give num_key_value_heads; otherwise it defaults to n_heads
   double rms_epsilon = 1e-6;
   bool tied = false;
@@ -40,12 +41,12 @@ struct model_family {
   std::span<const tensor_name> tensors{};         // besides those of all families, or instead of them
   bool interleaved = false;                       // GGUF files interleave the rows of q and k, because their RoPE rotates neighbouring rows
 
-  // For models of text and images whose config.json has a model of this family under text_config: their names, and transformers' defaults
-  // for the keys that files omit there, as a JSON object.
+  // These members are for models of text and images whose config.json has a model of this family under text_config. `text_defaults` is a
+  // JSON object with transformers' defaults for keys that text_config may omit.
   std::string_view wrapper_type{}, wrapper_architecture{};
   std::string_view text_defaults = "{}";
 
-  /// Read the family's own keys, after all others. They throw `error` for anything unsupported.
+  /// These functions read the family's own keys, after all other keys are read. They throw `error` for anything unsupported.
   void (*read_json)(const json_value& config, model_config& c);
   void (*read_gguf)(const lazyprune::gguf_keys& file, model_config& c) = [](const lazyprune::gguf_keys&, model_config&) {};
 };

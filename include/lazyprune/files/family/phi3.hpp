@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Phi 3, 3.5 and 4: like Llama, but one tensor stores q, k and v, and another gate and up. Versions for long sequences have LongRoPE.
-// Phi-4-mini rotates only a part of each head. The first versions have a sliding window in every layer.
+// Phi 3, 3.5 and 4: like Llama, but one tensor stores q, k and v, and another stores gate and up. Versions for long sequences have
+// LongRoPE. Phi-4-mini rotates only a part of each head. The first versions have a sliding window in every layer.
 #pragma once
 
 #include <optional>
@@ -40,7 +40,7 @@ inline void read_json(const json_value& config, model_config& c) {
 
 inline void read_gguf(const gguf_keys& file, model_config& c) {
   c.fused = true;
-  // Files older than this key had a window, too, but do not tell its size.
+  // Older files lack this key. Their models have a window, too, but the file does not store its size.
   const auto window = file.at("attention.sliding_window").whole_number(0, detail::most_positions);
   if (window > 0) c.windows.assign(c.layers, static_cast<std::size_t>(window));
   if (const auto factor = file.find("rope.scaling.attn_factor")) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Qwen2 and Qwen2.5: like Llama, with biases of q, k and v. A sliding window, if enabled, holds in the layers from max_window_layers on.
+// Qwen2 and Qwen2.5: like Llama, with biases of q, k and v. If use_sliding_window is true, the layers from max_window_layers on have a
+// sliding window.
 #pragma once
 
 #include <lazyprune/files/family/detail/qwen_keys.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Qwen3: like Llama, with norms on the heads of q and k. A sliding window, if enabled, holds in the layers from max_window_layers on.
+// Qwen3: like Llama, with norms on the heads of q and k. If use_sliding_window is true, the layers from max_window_layers on have a sliding
+// window.
 #pragma once
 
 #include <lazyprune/files/family/detail/qwen_keys.hpp>

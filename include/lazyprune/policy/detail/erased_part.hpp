@@ -13,10 +13,10 @@ namespace detail {
 template <class T>
 inline char tag_of_type{};
 
-/// A copyable value that holds one part of a policy. `Calls` is a struct of function pointers that take the part as void*; `Calls::template
-/// of<Policy>()` returns those of one type. Assigning a part of the same type allocates no more than the part's own assignment does. Two
-/// values are equal if their parts have one type and that type's == says so. A part without == is equal only to itself. A moved-from value
-/// can only be assigned to.
+/// A copyable value that holds one part of a policy. `Calls` is a struct of function pointers that take the part as void*. `Calls::template
+/// of<Policy>()` returns the pointers for one type. Assigning a part of the same type allocates no more than the part's own assignment
+/// does. Two values are equal if their parts have the same type and are equal by ==. A part without == is equal only to itself. A
+/// moved-from value can only be assigned to or destroyed.
 template <class Calls>
 class erased_part {
  public:
@@ -41,7 +41,7 @@ class erased_part {
     if (policy_) type_->destroy(policy_);
   }
 
-  /// The part in it; null if the part has another type.
+  /// The part inside; null if it has another type.
   template <class Policy>
   const Policy* target() const noexcept {
     return type_->tag == &tag_of_type<Policy> ? static_cast<const Policy*>(policy_) : nullptr;

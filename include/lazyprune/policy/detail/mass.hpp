@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counts the best tokens that together hold a share of all scores: four passes over the scores, without allocating.
+// Counts the best tokens that together hold a share of all scores. This takes at most five passes over the scores and allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The smallest number of tokens, taken by falling score, that holds `share` of the mass. All +inf scores come first; together they have
-/// `required_mass`. Then come as many positive scores as are needed. Other scores have no mass. The sums are in double. Up to 1e-9 of the
-/// mass may be missing, so that rounding never adds a token.
+/// Tokens are taken by falling score until they hold `share` of the mass. Returns the number of tokens taken. All tokens with a score of
+/// +inf are taken first. Together they have the mass `required_mass`. The mass of a positive score is the score itself, and other scores
+/// have no mass. The sums are in double. Up to 1e-9 of the mass may be missing, so that rounding never adds a token.
 inline std::size_t fewest_holding(std::span<const float> scores, double share, double required_mass) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   std::size_t count = 0;
@@ -29,7 +29,7 @@ inline std::size_t fewest_holding(std::span<const float> scores, double share, d
   const double target = share * total * (1.0 - 1e-9);
   if (held >= target) return count;
 
-  // Positive floats order like their bits. Find the bits of the smallest score that is needed, one byte in each pass.
+  // Positive floats have the same order as their bits. Find the bits of the smallest score that is needed, one byte in each pass.
   struct bin {
     std::size_t count = 0;
     double mass = 0.0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How tokens are ordered and selected by score: higher scores first, then later tokens. NaN is lowest, and +inf is never left out.
+// Orders and selects tokens by score. Higher scores come first. Among equal scores, later tokens come first. NaN is the lowest score. A
+// token with a score of +inf is always selected.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// An integer that orders as the score does: NaN < -inf < ... < -0 = +0 < ... < +inf.
+/// An integer that has the same order as the score: NaN < -inf < ... < -0 = +0 < ... < +inf.
 constexpr std::uint32_t ascending_key(float score) {
   if (score != score) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
@@ -22,15 +23,15 @@ constexpr std::uint32_t ascending_key(float score) {
 
 inline constexpr std::uint32_t required_key = ascending_key(std::numeric_limits<float>::infinity());
 
-/// The ascending_key of the score at which a selection splits the tokens. It keeps all tokens with a higher key, and `room` tokens with
-/// this key.
+/// The point at which a selection splits the tokens. The selection keeps all tokens whose ascending_key is higher than `key`, and `room`
+/// tokens with this key.
 struct cut {
   std::uint32_t key;
   std::size_t room;
 };
 
-/// Returns the cut that keeps `keep` <= keys.size() tokens, or all tokens with required_key if there are more. Reorders the keys. Linear
-/// time on average.
+/// Returns the cut that keeps `keep` <= keys.size() tokens, or all tokens with required_key if these are more. Reorders the keys. Takes
+/// linear time on average.
 inline cut cut_at(std::span<std::uint32_t> keys, std::size_t keep) {
   if (keep == 0) return {required_key, everything};
   const auto split = keys.begin() + static_cast<std::ptrdiff_t>(keep - 1);
@@ -66,7 +67,7 @@ std::size_t best_groups(std::size_t n, std::size_t keep, std::span<std::uint32_t
   return count;
 }
 
-/// Keeps the `keep` best scores, or all +inf scores if there are more. See best_groups.
+/// Keeps the tokens with the `keep` best scores, or all tokens with a score of +inf if these are more. See best_groups.
 inline std::size_t best(std::span<const float> scores, std::size_t keep, std::span<std::uint32_t> kept) {
   return best_groups(
       scores.size(), keep, kept, [](std::size_t i) { return i + 1; }, [&](std::size_t i, std::size_t) { return ascending_key(scores[i]); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A schedule that was chosen at run time, with or without scores.
+// A schedule that was chosen at run time. It may or may not decide by the scores.
 #pragma once
 
 #include <cassert>
@@ -40,7 +40,7 @@ struct schedule_calls {
 
 }  // namespace detail
 
-/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` Sees the scores only if the schedule in it does.
+/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` It sees the scores only if the inner schedule does.
 class any_schedule : public detail::erased_part<detail::schedule_calls> {
  public:
   using erased_part::erased_part;
@@ -56,10 +56,10 @@ class any_schedule : public detail::erased_part<detail::schedule_calls> {
   /// scores (active)
   std::size_t keep(const layer_context& context, std::span<const float> scores) const { return calls().keep(policy(), context, scores); }
 
-  /// The smallest number of done layers at which it could prune; 0 if the schedule in it does not say.
+  /// The smallest number of done layers at which it could prune; 0 if the inner schedule does not say.
   layer_id first(phase step, layer_id layers) const { return calls().first(policy(), step, layers); }
 
-  /// Whether it could prune after `done` layers. If the schedule in it does not say, any number from `first` on is possible.
+  /// Whether it could prune after `done` layers. If the inner schedule does not say, any number from `first` on is possible.
   bool prunes_after(layer_id done, phase step, layer_id layers) const { return calls().prunes_after(policy(), done, step, layers); }
 };
 

@@ -21,9 +21,9 @@ struct budget_target {
 };
 
 /// `budget({.after = 8, .tokens = 512})`: at most 512 tokens go on after 8 layers. `budget({.after = 8, .cost = 0.5})`: all layers together
-/// see half of the rows of a dense step. Let n be the number of known tokens, and k the number that go on. Then k is the solution of
+/// see half as many tokens as in a dense step. Let n be the number of known tokens, and k the number that go on. Then k is the solution of
 ///   after * n + (layers - after) * k = cost * layers * n,
-/// rounded up. It is 1 if the first `after` layers alone use up the cost.
+/// rounded up. k is 1 if the first `after` layers alone use up the cost.
 class budget {
  public:
   static constexpr std::string_view name = "budget";

@@ -9,7 +9,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. Sees the scores if either schedule does.
+/// `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. It sees the scores if either schedule does.
 template <class Prefill, class Decode>
 struct by_phase {
   static_assert(any_kind_of_schedule<Prefill> && any_kind_of_schedule<Decode>,

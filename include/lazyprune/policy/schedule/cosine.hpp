@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prunes at every layer, most in the middle: the number of tokens falls along half a cosine.
+// Prunes at every layer, and most in the middle layers. The number of tokens falls like half a period of a cosine.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Like `linear`, but with s = share + (1 - share) * (1 + cos(pi * t)) / 2. Here t rises from 0 to 1 between `from` and layers - 1 layers
-/// done.
+/// Like `linear`, but the share is s = share + (1 - share) * (1 + cos(pi * t)) / 2. The variable t rises linearly, from 0 after `from`
+/// layers to 1 after layers - 1 layers.
 struct cosine {
   static constexpr std::string_view name = "cosine";
   layer_id from = 0;

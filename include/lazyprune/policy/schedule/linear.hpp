@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prunes a little at every layer: the number of tokens falls along a line.
+// Prunes a little at every layer. The number of tokens falls linearly.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Keeps all tokens while at most `from` layers are done. After that it keeps a share s of the sequence. The share falls in equal steps,
-/// from 1 after `from` layers to `share` after all layers but the last. The number of tokens is ceil(s * known - 1e-9), at most the active
-/// ones; `known` counts pruned tokens too. Never prunes if `from` >= layers - 1.
+/// from 1 after `from` layers to `share` after all layers but the last. The number of kept tokens is ceil(s * known - 1e-9), but at most
+/// the number of active tokens. `known` counts pruned tokens too. Never prunes if `from` >= layers - 1.
 struct linear {
   static constexpr std::string_view name = "linear";
   layer_id from = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prunes in the prefill only. Decode steps keep every token that there is.
+// Prunes only in the prefill. Decode steps prune nothing.
 #pragma once
 
 #include <utility>

@@ -17,13 +17,13 @@ inline namespace v0 {
 
 struct stage {
   layer_id after;  // prunes when this many layers are done; 0: before the first layer
-  fraction share;  // of the tokens then active
+  fraction share;  // the share of the active tokens that goes on
   friend bool operator==(const stage&, const stage&) = default;
 };
 
 class stages {
  public:
-  /// `stages{{9, 0.7}, {19, 0.5}}`: after 9 layers keep 70 % of the tokens, after 19 layers half of those. An empty list never prunes.
+  /// `stages{{9, 0.7}, {19, 0.5}}`: keeps 70 % of the tokens after 9 layers, and half of those after 19 layers. An empty list never prunes.
   /// Throws `error` if the layers do not ascend.
   stages(std::initializer_list<stage> list) : stages(std::vector(list)) {}
   explicit stages(std::vector<stage> list) : list_(std::move(list)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention accumulated over layers and steps: the sum, as H2O ranks its heavy hitters (arXiv 2306.14048), or the maximum, as CLAA takes it
-// over layers (arXiv 2602.16054).
+// Attention accumulated over layers and steps. H2O (arXiv 2306.14048) ranks its heavy hitters by the sum. CLAA (arXiv 2602.16054) takes the
+// maximum over the layers.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ inline namespace v0 {
 enum class layer_reduction : std::uint8_t { sum, max };
 enum class memory_span : std::uint8_t { sequence, step };
 
-/// The score is the query token's attention, averaged over its heads. It is summed, or its maximum taken, over the layers done at which the
-/// token was active. `since` says where this begins: at the start of the sequence, or at the start of the step, as CLAA does. H2O sums over
-/// all queries; here only the query token of each step counts. Memory (known): the sum or maximum for each position.
+/// The score is the query token's attention, averaged over its heads. Its sum or maximum is taken over the done layers at which the token
+/// was active. `since` says whether this starts with the sequence or with the step. CLAA starts with the step. H2O sums over all queries.
+/// Here only the query token of each step counts. Memory (known): the sum or maximum for each position.
 struct accumulated_attention {
   static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;

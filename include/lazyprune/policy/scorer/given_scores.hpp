@@ -19,7 +19,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A score for each of the first positions, for at least one position: "0.25/0.5/0.125". Immutable; copies share the scores.
+/// Scores for the first positions of a sequence, at least one score: "0.25/0.5/0.125". The object is immutable, and copies share the
+/// scores.
 class position_scores {
  public:
   static std::string expected() { return "numbers separated by slashes"; }

@@ -12,14 +12,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The score is the window_attention of the prompt, summed over the layers done at which the token was active. A step of one token adds
-/// nothing: the sums of the prompt score it, so that every such step chooses alike. The prompt's last `window` tokens and the tokens
-/// generated since rank before all others, later ones first. SnapKV chooses for every layer and head separately; here all keep the same
-/// tokens.
+/// The score is the window_attention of the prompt, summed over the done layers at which the token was active. A step of one token adds
+/// nothing to the sums. It uses the sums of the prompt, so that every such step chooses alike. The prompt's last `window` tokens and the
+/// tokens generated since rank before all others, later ones first. SnapKV chooses for every layer and head separately; here all layers and
+/// heads keep the same tokens.
 ///
 /// Use it with schedules that prune only the steps after the prompt, and with selectors that count or compare scores (top_k, blocks,
-/// threshold). The tokens that rank first have the largest float as their score. Beside it the others hold no mass for top_p or an adaptive
-/// schedule. Memory (known): the sum for each position, +inf for tokens of one-token steps.
+/// threshold). The tokens that rank first have the largest float as their score. Beside this score the other tokens hold no mass for top_p
+/// or an adaptive schedule. Memory (known): the sum for each position, +inf for tokens of one-token steps.
 struct prompt_window_attention {
   static constexpr std::string_view name = "prompt_window_attention";
   positive window = 32;
@@ -37,7 +37,7 @@ struct prompt_window_attention {
       window_attention{window, kernel, pool}.score(view.now, out);
       for (std::size_t i = 0; i < n; ++i) view.memory[positions[i]] += std::max(out[i], least);
     }
-    std::size_t newest = window;  // of the prompt's last `window` tokens, how many are still to come
+    std::size_t newest = window;  // how many of the prompt's last `window` tokens are still to come
     for (std::size_t i = n; i-- > 0;) {
       const float gathered = view.memory[positions[i]];
       const bool first = gathered == alone || newest > 0;

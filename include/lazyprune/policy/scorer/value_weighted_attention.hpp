@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention weighted by the size of the values, after VATP (arXiv 2406.12335). Attention sinks have large probabilities and small values.
+// Attention weighted by the size of the values, after VATP (arXiv 2406.12335). Attention sinks have large probabilities but small values.
 #pragma once
 
 #include <array>

@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// How many neighbouring tokens are pooled, with the token in their middle: an odd number from 1 (no pooling) to 63. Throws `error` for
-/// other numbers. It compares as the number that it converts to.
+/// The number of neighbouring tokens that are pooled, with the scored token in the middle: an odd number from 1 (no pooling) to 63. Throws
+/// `error` for other numbers. It compares as the number that it converts to.
 class pooling_kernel {
  public:
   static constexpr std::size_t largest = 63;
@@ -35,9 +35,9 @@ class pooling_kernel {
 
 enum class pooling : std::uint8_t { max, mean };
 
-/// The mean over the heads and the last `window` queries of this step, pooled. Pooling takes the maximum or mean over the `kernel` active
-/// tokens around each token, fewer at the ends. SnapKV does this for every head separately; here all heads keep the same tokens. The
-/// defaults are those of the paper's LongBench runs. SnapKV's code pools with the mean of 5.
+/// The score is the mean probability over the heads and the last `window` queries of this step, pooled. Pooling takes the maximum or mean
+/// over the `kernel` active tokens around each token, fewer at the ends. SnapKV does this for every head separately; here all heads keep
+/// the same tokens. The defaults are those of the paper's LongBench runs. SnapKV's code pools by the mean over 5 tokens.
 struct window_attention {
   static constexpr std::string_view name = "window_attention";
   positive window = 32;

@@ -12,8 +12,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Page p holds the positions p * size to (p + 1) * size - 1. Its score is that of its best candidate. Pages are taken by falling score,
-/// the later one of equal pages first, until at least `keep` tokens are kept. Pages with a required token come first, and all of them stay.
+/// Page p holds the positions p * size to (p + 1) * size - 1. Its score is the score of its best candidate. Pages are taken by falling
+/// score until at least `keep` tokens are kept. Among equal pages the later one is taken first. Pages with a required token come first, and
+/// all of them stay.
 struct blocks {
   static constexpr std::string_view name = "blocks";
   positive size = 16;  // vLLM's default page

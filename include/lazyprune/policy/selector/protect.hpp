@@ -13,8 +13,8 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Makes candidates required by position: the `first` positions of the sequence, the `last` ones up to the query token, and the spans.
-/// `protect{top_k{}, 4, 64, {{900, 930}}}` does so for the first 4, the last 64, and 900 to 930. Required tokens count towards `keep`. If
-/// there are more than `keep` of them, they alone are kept. Their positive scores are added to `required_mass`.
+/// `protect{top_k{}, 4, 64, {{900, 930}}}` requires the first 4 positions, the last 64, and 900 to 930. Required tokens count towards
+/// `keep`. If more than `keep` tokens are required, only the required tokens are kept. Their positive scores are added to `required_mass`.
 template <class Selector>
 struct protect {
   static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");

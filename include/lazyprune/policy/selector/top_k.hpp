@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps `keep` tokens. If more are required, it keeps the required tokens and no others. Linear in the candidates, on average.
+/// Keeps `keep` tokens. If more are required, it keeps the required tokens and no others. Takes time linear in the candidates, on average.
 struct top_k {
   static constexpr std::string_view name = "top_k";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keeps the fewest tokens that hold a share of the scores: few if the attention is sharp, many if it is flat.
+// Keeps the fewest tokens that hold a share of the scores. These are few if the attention is sharp, and many if it is flat.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps the required tokens and then the best ones, until they hold `mass` of the total. The total is `required_mass` and all positive
-/// scores. Keeps at most `keep` tokens, unless more are required. Among equal scores the later positions stay. The sums are exact to 1e-9
-/// of the total.
+/// Keeps the required tokens and then the best ones, until they hold `mass` of the total. The total is the sum of `required_mass` and all
+/// positive scores. Keeps at most `keep` tokens, unless more are required. Among equal scores the later positions stay. The sums are exact
+/// to 1e-9 of the total.
 struct top_p {
   static constexpr std::string_view name = "top_p";
   fraction mass = 1;

@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps the `rows` rows that had the highest scores when they were dropped, and the later positions among equal scores. It keeps more only
-/// if more are about to be read. Embeddings take no memory, so all of them are admitted.
+/// Keeps the `rows` rows that had the highest scores when they were dropped, and the later positions among equal scores. It keeps more rows
+/// only if more are about to be read. Embeddings take no memory, so all of them are admitted.
 struct bounded {
   static constexpr std::string_view name = "bounded";
   std::size_t rows = std::numeric_limits<std::size_t>::max();

@@ -11,8 +11,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Admits only rows that are about to be read. If nothing is ever stored, there are no such rows. A dropped token still takes part in the
-/// layers that have its keys and values. With `for_good` it leaves every later plan, so its keys and values can be freed.
+/// Admits only rows that are about to be read. A session that uses this store alone stores nothing, and has no such rows. A dropped token
+/// still takes part in the layers that have its keys and values. With `for_good` it leaves every later plan, so its keys and values can be
+/// freed.
 struct none {
   static constexpr std::string_view name = "none";
   bool for_good = false;

@@ -23,13 +23,14 @@ namespace jinja {
 struct arguments {
   std::vector<value> positional;
   std::vector<std::pair<std::string, value>> named;
-  std::size_t named_by_user = 0;  // how many of `named`, at its end, have names that are a user's text
+  std::size_t named_by_user = 0;  // for the last `named_by_user` of `named`, the name is the user's text
 };
 
 /// The values of the parameters. The arguments must outlive this object.
 class bound_arguments {
  public:
-  /// Throws `error` if there are too many arguments, or if one has an unknown name or comes twice. The first `required` ones must be given.
+  /// Throws `error` if there are too many arguments, or if one has an unknown name or comes twice. Also throws it if one of the first
+  /// `required` names has no argument.
   bound_arguments(std::string_view callee, const arguments& given, std::initializer_list<std::string_view> names, std::size_t required = 0)
       : callee_(callee), names_(names), values_(names.size()) {
     if (given.positional.size() > names_.size())

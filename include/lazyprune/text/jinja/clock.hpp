@@ -21,8 +21,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Returns the local time. If `source_date_epoch` (the environment's SOURCE_DATE_EPOCH) is not null, returns that many seconds after 1970
-/// in UTC instead. Throws `error` if it is not a number of seconds before the year 10000.
+/// Returns the local time. If `source_date_epoch` (the environment's SOURCE_DATE_EPOCH) is not null, returns the time in UTC that many
+/// seconds after the start of 1970. Throws `error` if `source_date_epoch` is not a number of seconds before the year 10000.
 inline std::tm template_time(const char* source_date_epoch) {
   std::tm parts{};
   if (!source_date_epoch) {
@@ -41,7 +41,7 @@ inline std::tm template_time(const char* source_date_epoch) {
   return parts;
 }
 
-/// Returns strftime of a time. Directives may have glibc's flags (%-d). The text is trusted if the whole format is.
+/// Formats a time as strftime does. Directives may have glibc's flags (%-d). The result is trusted if the whole format is trusted.
 inline tagged_text written_time(const std::tm& time, const tagged_text& format, budget& work) {
   const std::string_view form = format.bytes();
   std::string out;
@@ -57,7 +57,7 @@ inline tagged_text written_time(const std::tm& time, const tagged_text& format, 
       refuse("a directive of strftime", in_quotes(form.substr(percent, end + 1 - percent)), error_code::unsupported);
     ++end;
     if (form[end - 1] == 'f') {
-      out += "000000";  // microseconds; the clock counts whole seconds
+      out += "000000";  // the microseconds, because the clock counts whole seconds
     } else {
       char buffer[128];
       const std::string directive(form.substr(percent, end - percent));

@@ -189,10 +189,10 @@ inline value items_filter(const value& v, const arguments& given, std::string_vi
   return make_sequence(sequence_kind::generator, call_dict_method(name, *v.dict(), {}, work).sequence()->items, work);
 }
 
-/// Returns the argument with the value for missing items, or undefined if the argument is none or not given.
+/// Returns argument `i`, the value for missing items. Returns undefined if the argument is none or not given.
 inline value preset_of(const bound_arguments& a, std::size_t i) { return a.has(i) && !a[i].is_none() ? a[i] : value(); }
 
-/// Returns the key to sort by: strings in lower case, unless `case_counts` is true.
+/// Returns the key to sort by. Strings are converted to lower case unless `case_counts` is true.
 inline value order_key(const value& v, bool case_counts, budget& work) {
   return v.text() && !case_counts ? value(lower(*v.text(), work)) : v;
 }
@@ -281,7 +281,7 @@ inline const tagged_text& name_argument(const arguments& given, std::size_t i, s
   return *given.positional[i].text();
 }
 
-/// select and reject, or by an attribute: selectattr and rejectattr.
+/// select and reject test each item. selectattr and rejectattr test an attribute of each item.
 inline value select_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bool by_attribute = name.ends_with("attr"), rejects = name.starts_with("reject");
   if (by_attribute && given.positional.empty()) refuse("the name of an attribute", "none");
@@ -322,7 +322,7 @@ inline value map_filter(const value& v, const arguments& given, std::string_view
   return make_sequence(sequence_kind::generator, std::move(items), work);
 }
 
-/// Returns tuples of a key and the items with this key, in the order of the keys.
+/// Returns one tuple for each key: the key and the list of the items with this key. The tuples are in the order of the keys.
 inline value groupby_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bound_arguments a(name, given, {"attribute", "default", "case_sensitive"}, 1);
   const attribute_path path(a[0], preset_of(a, 1));
@@ -374,8 +374,8 @@ inline value abs_filter(const value& v, const arguments& given, std::string_view
   return v.number() < 0 ? negated(v) : v.is(kind::boolean) ? value(*v.integer()) : v;
 }
 
-/// Returns the text of a number in the form that from_chars reads: without white space around it, without a plus sign, and without single
-/// underscores between digits. Any other underscore stays, so that from_chars refuses it.
+/// Returns the text of a number in the form that from_chars reads. Removes white space around the number, a plus sign, and single
+/// underscores between digits. Any other underscore stays, so that from_chars refuses the text.
 inline std::string number_text(std::string_view text) {
   text = without_trailing_space(without_leading_space(text));
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);

@@ -107,7 +107,7 @@ inline number_parts integer_parts(std::int64_t number, const layout& how) {
   return out;
 }
 
-/// Returns the digits of a finite number that is not negative, for e, f or g. Without `how.type`, the digits that Python prints.
+/// Returns the digits of a finite number that is not negative, for e, f or g. Without `how.type`, these are the digits that Python prints.
 inline std::string real_digits(double number, const layout& how, budget& work) {
   const auto with_point = [&](std::string text) {
     if (text.find('.') == text.npos) text.insert(std::min(text.find('e'), text.size()), ".");
@@ -179,7 +179,7 @@ inline tagged_text ascii_of(const value& v, budget& work) {
   return out;
 }
 
-/// Returns str(v), repr(v) or ascii(v), for `how` s, r or a. If the format is safe, a text that is not safe is escaped for HTML.
+/// Returns str(v), repr(v) or ascii(v) if `how` is s, r or a. If the format is safe, a text that is not safe is escaped for HTML.
 inline tagged_text shown_as(char how, const value& v, bool safe, budget& work) {
   tagged_text text;
   if (how == 's') {
@@ -206,7 +206,7 @@ inline tagged_text cut(const tagged_text& text, const std::optional<std::size_t>
   return characters ? text.substr(0, character_offset(text.bytes(), *characters)) : text;
 }
 
-// %
+// The operator %
 
 /// Formats a value by one directive of %.
 inline tagged_text directed(const value& v, layout how, bool safe, budget& work) {
@@ -259,8 +259,8 @@ inline constexpr char zero_padded = '0';  // the alignment of a field with 0 bef
 
 }  // namespace detail
 
-/// Returns format % given. A tuple has one value for each directive. A dictionary has the values that directives name. Any other value is
-/// the only one.
+/// Returns format % given. A tuple has one value for each directive. A dictionary has the values for directives with names. Any other
+/// `given` is the value of the only directive.
 inline tagged_text formatted(const tagged_text& format, const value& given, budget& work) {
   const sequence* several = given.sequence();
   const bool is_tuple = several && several->kind == sequence_kind::tuple;
@@ -352,7 +352,7 @@ inline tagged_text formatted(const tagged_text& format, const value& given, budg
 
 namespace detail {
 
-// {}
+// The methods format and format_map
 
 /// Reads [[fill]align][sign][#][0][width][grouping][.precision][type].
 inline layout read_layout(const tagged_text& text) {
@@ -436,7 +436,7 @@ struct field_values {
   const std::vector<std::pair<std::string, value>>* named;
   const dict* members;  // the argument of format_map, else null
   std::size_t used = 0;
-  bool counts = false, numbers = false;  // there were fields without a name; there were fields with a number
+  bool counts = false, numbers = false;  // whether a field had no name; whether a field had a number
 
   value of(std::string_view name, budget& work) {
     std::size_t number = 0;

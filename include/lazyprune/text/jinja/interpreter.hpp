@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Renders a template's syntax tree. Scopes, macros, loops and namespaces live until the rendering ends, because values point to them. They
-// do not own each other.
+// Renders a template's syntax tree. The interpreter owns all scopes, macros, loops and namespaces until the rendering ends, because values
+// point to them. These objects do not own each other.
 #pragma once
 
 #include <algorithm>
@@ -197,7 +197,7 @@ class interpreter {
     return run(s.body);
   }
 
-  /// Opens a scope for the lifetime of this object. It lies within the current scope, or within `outer`.
+  /// Opens a scope for the lifetime of this object. The new scope lies within the current one, or within `outer`.
   class inner_scope {
    public:
     explicit inner_scope(interpreter& owner) : inner_scope(owner, owner.scope_) {}

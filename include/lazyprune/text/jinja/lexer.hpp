@@ -19,7 +19,7 @@ inline namespace v0 {
 namespace jinja {
 
 struct position {
-  std::uint32_t line = 1, column = 1;  // in characters
+  std::uint32_t line = 1, column = 1;  // both count from 1; a column is one character
 };
 
 inline std::string place(position at) { return "line " + std::to_string(at.line) + ", column " + std::to_string(at.column); }
@@ -29,10 +29,10 @@ enum class token_kind : std::uint8_t { text, begin_output, end_output, begin_blo
 struct token {
   token_kind kind;
   position at;
-  std::string text;  // for strings: with escapes resolved
+  std::string text;  // the escapes of a string are resolved
 };
 
-/// `name` is the file in errors. run() throws `error` if the source has something that is not a token.
+/// `name` is the file name in errors. run() throws `error` if the source has something that is not a token.
 class lexer {
  public:
   lexer(std::string_view source, std::string_view name) : name_(name), source_(normal(source)) {}
@@ -151,7 +151,7 @@ class lexer {
     leave_tag(sign == '-', sign != '+');
   }
 
-  /// Reads `{% raw %}` and all text up to `{% endraw %}`. Returns false if the block is another one.
+  /// Reads `{% raw %}` and all text up to `{% endraw %}`. Returns false if the block is not `raw`.
   bool try_raw(std::size_t open) {
     std::size_t at = after_space(at_);
     if (!starts(at, "raw")) return false;

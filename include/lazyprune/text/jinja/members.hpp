@@ -22,7 +22,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// The variable `loop`. It owns the items, so that a template may use it after the loop.
+/// The variable `loop`. It owns the items, so that a template may use `loop` after the loop has ended.
 struct loop_state {
   std::vector<value> items;
   std::size_t index = 0;
@@ -111,8 +111,8 @@ inline value item_of(const value& object, const value& key, budget& work) {
   return make_undefined("no such element in " + described(object));
 }
 
-/// The argument `attribute` of filters: names or numbers with points between them. `none` stands for the value itself. If a name or number
-/// finds nothing, the preset takes its place.
+/// The argument `attribute` of filters: names or numbers with points between them. `none` stands for the value itself. If an
+/// object does not have a name or number, the preset takes the place of the missing value.
 class attribute_path {
  public:
   explicit attribute_path(const value& attribute, value preset = {}) : preset_(std::move(preset)) {
@@ -143,7 +143,7 @@ class attribute_path {
   }
 
  private:
-  value preset_;  // undefined: there is no preset
+  value preset_;  // undefined if there is no preset
   std::vector<value> keys_;
 };
 

@@ -24,7 +24,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Strips the characters of `set`, or white space if it is null.
+/// Strips the characters of `set`, or white space if `set` is null.
 inline tagged_text stripped(const tagged_text& text, const tagged_text* set, bool left, bool right, budget& work) {
   work.read(text.size());
   work.write(text.size());
@@ -145,7 +145,7 @@ inline value list_of_texts(std::vector<tagged_text> texts, budget& work) {
   return make_list(std::move(items), work);
 }
 
-/// Splits at runs of white space: at the first `most` of them, or at the last if `from_right` is true. A negative `most` means all.
+/// Splits at the first `most` runs of white space, or at the last `most` if `from_right` is true. A negative `most` means all runs.
 inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t most, bool from_right, budget& work) {
   const std::string_view bytes = text.bytes();
   std::vector<std::pair<std::size_t, std::size_t>> words;  // begin, end
@@ -324,7 +324,7 @@ inline value padded(std::string_view name, method_text text, const arguments& gi
   return out;
 }
 
-/// isalpha and similar methods. Returns whether the text is not empty and all its characters are of the class.
+/// isalpha and similar methods. Returns whether the text is not empty and all its characters belong to the class.
 inline value is_class(std::string_view name, method_text text, budget& work) {
   work.read(text.size());
   bool any = false;

@@ -301,8 +301,7 @@ inline value real_result(operation what, double a, double b) {
 
 }  // namespace detail
 
-/// Returns a OP b. Throws `error` if Python would, or if a whole number would need more than 64 bits. `%` of a string is not handled here;
-/// see `formatted`.
+/// Returns a OP b. Throws `error` if Python would, or if a whole number would need more than 64 bits. `formatted` handles `%` of a string.
 inline value arithmetic(operation what, const value& a, const value& b, budget& work) {
   need_defined(a);
   need_defined(b);

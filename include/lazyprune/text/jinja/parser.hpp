@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parses tokens to a tree, by jinja2's grammar. A construct that is not supported is an error with line and column.
+// Parses tokens to a syntax tree, by jinja2's grammar. A construct that is not supported is an error with line and column.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace jinja {
 
 class parser {
  public:
-  /// `name` is the file in errors.
+  /// `name` is the file name in errors.
   parser(std::string_view source, std::string_view name) : name_(name), tokens_(lexer(source, name).run()) {}
 
   block run() {
@@ -39,7 +39,7 @@ class parser {
   }
 
  private:
-  /// The limit of nested expressions and blocks, which bounds the recursion of all code that walks the tree.
+  /// The largest allowed depth of nested expressions and blocks. It bounds the recursion of all code that walks the tree.
   static constexpr std::size_t most_levels = 200;
 
   class level {
@@ -105,8 +105,8 @@ class parser {
   }
   [[noreturn]] void fail_here(std::string_view expected) const { fail(expected, shown()); }
 
-  /// Notes a filter or test that is not supported. As in jinja2, it is an error of the template. In a branch it is an error only when the
-  /// branch runs.
+  /// Notes a filter or test that is not supported. As in jinja2, the template is then refused. Inside a branch, the filter or test is an
+  /// error only if the branch runs.
   void note_unknown(position at, std::string_view expected, std::string_view name) {
     if (branches_ == 0 && !unknown_) unknown_.emplace(name_, place(at), expected, in_quotes(name), error_code::unsupported);
   }
@@ -166,7 +166,7 @@ class parser {
         into.emplace_back(at, continue_loop{});
       return;
     }
-    if (skip_name("generation")) {  // marks the model's own words; its body is rendered in a scope of its own
+    if (skip_name("generation")) {  // marks the model's own words; the body is rendered in its own scope
       expect_end_of_block();
       with_block marked;
       marked.body = parse_body("endgeneration");
@@ -290,7 +290,7 @@ class parser {
     return macro;
   }
 
-  /// Parses a body whose text is captured. break and continue cannot leave it.
+  /// Parses a body whose text is captured. `break` and `continue` cannot leave this body.
   block parse_captured_body(std::string_view end) {
     const std::size_t outside = std::exchange(loops_, 0);
     block body = parse_body(end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Python's str and repr of values. Strings keep their origin. All characters that printing adds count as the user's text, so that a printed
-// structure of the user cannot complete a special token.
+// Python's str and repr of values. Strings keep their origin. All characters that printing adds count as the user's text. So a list or
+// dictionary of the user cannot complete a special token when it is printed.
 #pragma once
 
 #include <charconv>

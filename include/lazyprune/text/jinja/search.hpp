@@ -41,7 +41,7 @@ class searcher {
   static constexpr std::size_t shortest = 16;  // up to this size, trying every place is fast enough
 
   std::string_view needle_;
-  std::vector<std::size_t> borders_;  // for each prefix, the size of the longest proper prefix that it ends with
+  std::vector<std::size_t> borders_;  // for each prefix of the needle: the size of the longest shorter prefix that it ends with
 };
 
 }  // namespace jinja

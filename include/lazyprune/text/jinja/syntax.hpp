@@ -64,7 +64,7 @@ struct concatenation {  // a ~ b ~ c
   std::vector<expression_ptr> parts;
 };
 struct conditional {                          // a if b else c
-  expression_ptr condition, then, otherwise;  // the last may be null
+  expression_ptr condition, then, otherwise;  // `otherwise` may be null
 };
 struct member {  // a.b
   expression_ptr object;
@@ -107,13 +107,13 @@ using block = std::vector<statement>;
 struct assignment_target {
   std::string name{};
   std::string member{};                    // a member of the namespace `name`, or empty
-  bool unpacks = false;                    // the target is a tuple, perhaps of one
+  bool unpacks = false;                    // the target is a tuple, perhaps of one element
   std::vector<assignment_target> parts{};  // the targets of the tuple
 };
 
 struct parameter {
   std::string name;
-  expression_ptr preset;  // the default value; null: undefined
+  expression_ptr preset;  // the default value, or null if there is none: then it is undefined
 };
 
 struct plain_text {
@@ -128,7 +128,7 @@ struct branches {  // if, elif, else
 };
 struct for_loop {
   assignment_target target;
-  expression_ptr items, condition;  // the last may be null
+  expression_ptr items, condition;  // `condition` may be null
   block body, otherwise;
 };
 struct assignment {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A string that knows the origin of each byte: the template (trusted) or the user. All its bytes are added by `append`.
+// A string that knows the origin of each byte: the template (trusted) or the user. Only `append` adds bytes.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,8 @@ class tagged_text {
     return out;
   }
 
-  /// Set by the filter `safe`. As in jinja2, a text that is added to a safe text is escaped for HTML.
+  /// Whether the text is marked as safe HTML, for example by the filter `safe`. As in jinja2, a text that is added to a safe text is
+  /// escaped for HTML.
   bool safe = false;
 
  private:
@@ -77,7 +78,7 @@ class tagged_text {
   std::vector<run>::const_iterator run_at(std::size_t at) const { return std::ranges::upper_bound(runs_, at, {}, &run::end); }
 
   std::string bytes_;
-  std::vector<run> runs_;  // ascending ends; neighbours differ
+  std::vector<run> runs_;  // the ends ascend, and neighbours differ in `trusted`
 };
 
 }  // namespace jinja

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The values of expressions: those of Python that templates use. All except namespaces are immutable. Strings carry their origin.
+// The values of expressions: the types of Python that templates use. Strings, lists and dictionaries are immutable. Each byte of a string
+// knows whether it comes from the template or from the user.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ namespace jinja {
 class value;
 struct sequence;
 struct dict;
-struct name_space;  // the interpreter owns namespaces, loops, turns and macros; values only point to them
+// The interpreter owns namespaces, loops, turns and macros. Values only point to them.
+struct name_space;
 struct loop_state;
 struct turns;
 struct macro;
@@ -33,16 +35,17 @@ struct bound_method;
 
 using text_ptr = std::shared_ptr<const tagged_text>;
 
-/// A missing name or member. It is empty when it is printed or iterated. Any other use is an error.
+/// A missing name or member. It prints as an empty text, iterates as an empty list, and is false. A template that calls it, orders it,
+/// computes with it or reads a member of it gets an error.
 struct undefined {
-  std::shared_ptr<const std::string> why;  // "'x' is undefined"
+  std::shared_ptr<const std::string> why;  // for errors: "x", which is undefined
 };
 struct none_type {};
 
-/// The global functions of every template.
+/// The functions that every template can call.
 enum class function : std::uint8_t { range, dict, namespace_, joiner, cycler, raise_exception, strftime_now };
 
-/// In the order of value's alternatives.
+/// The kind of a value, in the order of the types in its variant.
 enum class kind : std::uint8_t {
   undefined,
   none,
@@ -100,7 +103,7 @@ class value {
     const auto* found = get_if<std::shared_ptr<const jinja::dict>>();
     return found ? found->get() : nullptr;
   }
-  /// Returns the value as a whole number, with true as 1 and false as 0. Returns null if it is not one.
+  /// Returns the value as a whole number, with true as 1 and false as 0. Returns null if the value is neither.
   const std::int64_t* integer() const {
     static constexpr std::int64_t of_boolean[] = {0, 1};
     if (const bool* b = get_if<bool>()) return &of_boolean[*b ? 1 : 0];
@@ -123,10 +126,10 @@ inline value make_undefined(std::string why) { return undefined{std::make_shared
 inline value template_text(std::string_view bytes) { return tagged_text(bytes, true); }
 inline value user_text(std::string_view bytes) { return tagged_text(bytes, false); }
 
-/// The limit of nested lists and dictionaries, which bounds the recursion of all code that walks through values.
+/// The largest allowed height of a value. It bounds the recursion of all code that walks through values.
 inline constexpr std::size_t most_height = 100;
 
-/// Returns the number of nested lists and dictionaries in the value.
+/// Returns how deeply lists and dictionaries are nested in the value: 1 for a list of numbers, 0 for a number or a string.
 inline std::size_t height_of(const value& v);
 
 enum class sequence_kind : std::uint8_t {
@@ -141,8 +144,8 @@ struct sequence {
   sequence_kind kind;
   std::vector<value> items;
   std::size_t height = 1;
-  mutable bool spent = false;  // a generator that has been iterated
-  bool grouped = false;        // a tuple of the filter groupby: its items also have the names "grouper" and "list"
+  mutable bool spent = false;  // whether this generator has been iterated
+  bool grouped = false;        // whether the filter groupby made it: its two items also have the names "grouper" and "list"
 };
 
 inline value make_sequence(sequence_kind kind, std::vector<value> items, budget& work) {
@@ -154,7 +157,7 @@ inline value make_sequence(sequence_kind kind, std::vector<value> items, budget&
 }
 inline value make_list(std::vector<value> items, budget& work) { return make_sequence(sequence_kind::list, std::move(items), work); }
 
-/// Returns the value as a whole number, also for a truth value or a real number without a fraction. Else returns nullopt.
+/// Returns the value as a whole number. A truth value or a real number without a fraction is one too. Returns nullopt for other values.
 inline std::optional<std::int64_t> whole_number_of(const value& v) {
   if (v.integer()) return *v.integer();
   const double* real = v.get_if<double>();
@@ -189,10 +192,10 @@ struct dict {
   std::size_t height = 1;
 
   const value* find(std::string_view key) const { return item_at(place_of(key)); }
-  /// Returns null also if the value cannot be a key.
+  /// Returns null if the dictionary does not have this key, or if the value cannot be a key.
   const value* find(const value& key) const { return item_at(place_of(key)); }
 
-  /// The key must have key_bytes.
+  /// `key_bytes` of the key must not be nullopt.
   void set(value key, value item) {
     height = std::max(height, height_of(item) + 1);
     if (height > most_height) refuse("lists and dictionaries of at most " + std::to_string(most_height) + " levels", "more");
@@ -255,7 +258,7 @@ struct name_space {
 };
 
 /// The result of `joiner` or `cycler`: items that come in turn. After the last item, a cycler begins again and a joiner stays. A template
-/// calls a joiner itself, but a cycler's method `next`.
+/// calls a joiner like a function, and calls the method `next` of a cycler.
 struct turns {
   std::vector<value> items;
   std::size_t at = 0;
@@ -271,7 +274,7 @@ struct turns {
 /// A method that was looked up but not yet called.
 struct bound_method {
   value self;
-  std::string_view name;  // one of the known names
+  std::string_view name;  // points to a literal
 };
 
 }  // namespace jinja

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tokens that a tokenizer.json adds to its model. They are cut out of a text first: some before the text is normalized, some after. If
-// several match at a place, the longest is taken, and the search continues after it.
+// The tokens that a tokenizer.json adds to its model. They are cut out of a text first. Some are cut out before the text is normalized, and
+// some after that. If several tokens match at the same place, the longest is taken. The search continues after it.
 #pragma once
 
 #include <algorithm>
@@ -52,10 +52,10 @@ inline bool is_blank(std::string_view text) {
 
 class added_tokens {
  public:
-  /// The most bytes that the text of a token may have. The search time grows with them.
+  /// The most bytes that the text of a token may have. The search time grows with this limit.
   static constexpr std::size_t most_text = 512;
 
-  /// A stretch of text, without an id, or an added token, with its id.
+  /// A stretch of text (without an id), or an added token (with its id).
   struct piece {
     text_range range;
     std::optional<token_id> id;
@@ -106,8 +106,9 @@ class added_tokens {
       marks_.each(text.substr(at), [&](std::size_t, token_id id) { found(id); });
   }
 
-  /// Cuts a well-formed text at the added tokens in it. `normalized`: whether the text is normalized. Only the tokens for such texts are
-  /// searched for. A token is recognised only if `may_be(token, range)` is true.
+  /// Cuts a well-formed text at the added tokens in it. `normalized`: whether the text is normalized. If it is, searches only for tokens
+  /// with added_token::normalized. Otherwise searches only for tokens without it. A token is recognised only if `may_be(token, range)` is
+  /// true.
   template <class MayBe>
   std::vector<piece> cut(std::string_view text, bool normalized, const MayBe& may_be) const {
     std::vector<piece> out;
@@ -154,8 +155,8 @@ class added_tokens {
   std::unordered_map<token_id, std::size_t> by_id_;
 };
 
-/// Reads an added token from its JSON object, except for the id. The id is a member of the object, or its key. Throws `error`, with the
-/// place, if an option is not supported.
+/// Reads an added token from its JSON object, except for the id. Depending on the file, the id is a member of the object or the object's
+/// key. Throws `error`, with the place, if an option is not supported.
 inline added_token added_token_of(const json_value& json) {
   json.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special", "__type"}, error_code::unsupported);
   added_token one;

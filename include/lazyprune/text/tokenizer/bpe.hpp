@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Byte-pair encoding of one word by ranked merges, as in the `tokenizers` library. The pair with the lowest rank is merged first, the
-// leftmost among equals. A character without a piece falls back to bytes or is unknown.
+// Byte-pair encoding of one word by ranked merges, as in the `tokenizers` library. The pair with the lowest rank is merged first. Among
+// pairs of equal rank, the leftmost is merged first. A character without a piece falls back to bytes or is unknown.
 #pragma once
 
 #include <array>

@@ -27,7 +27,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct decoder {
-  struct join {};  // puts a space between pieces; the rule of a file without a decoder
+  struct join {};  // puts a space between pieces; used if a file has no decoder
   struct replace {
     text_pattern pattern;
     std::string content;
@@ -86,8 +86,8 @@ class piece_decoder {
     return out;
   }
 
-  /// Returns the text that is held back. Call this at the end of the sequence, or between stretches that are decoded apart. More pieces may
-  /// follow.
+  /// Returns the text that is held back. Call this at the end of the sequence, or between stretches that are decoded separately. More
+  /// pieces may follow.
   std::string flush() {
     std::string out;
     for (std::size_t at = 0; at < states_.size(); ++at) end(at, out);

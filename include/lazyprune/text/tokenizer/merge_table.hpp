@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The merges of a BPE model, found by the two tokens that they merge. It is one hash table with open addressing, because encoding looks up
-// every pair of neighbours.
+// The merges of a BPE model, found by the two tokens that they merge. They are in a hash table with open addressing, for speed: encoding
+// looks up every pair of neighbours.
 #pragma once
 
 #include <cstddef>

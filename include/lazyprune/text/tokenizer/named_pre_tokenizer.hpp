@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pre-tokenizers of byte-level BPE by name, for files without patterns: GGUF files only name their pre-tokenizer, and tiktoken's ranks do
-// not mention it. The patterns here come from tokenizer.json files.
+// Pre-tokenizers of byte-level BPE by name, for files without patterns. GGUF files only name their pre-tokenizer, and tiktoken's files do
+// not mention it. The patterns in this list come from tokenizer.json files.
 #pragma once
 
 #include <array>
@@ -51,10 +51,10 @@ inline constexpr std::string_view deepseek3_words =
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view gpt2_words = pre_tokenizer::gpt2_words;
 
-/// The names are those of GGUF's tokenizer.ggml.pre. The tests compare most of them with a tokenizer.json of the same kind. The others are
-/// split by llama.cpp like a compared one: phi-2, llama3, llama-v3, falcon3, falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and
-/// deepseek-r1-qwen. Names outside this list, such as `default`, would be a guess: many share a pattern and differ in how the text is
-/// normalized first.
+/// The names are those of GGUF's tokenizer.ggml.pre. The tests compare these pre-tokenizers with a tokenizer.json of the same kind. Ten
+/// names are not compared, but llama.cpp splits a text for them as for a compared name. They are phi-2, llama3, llama-v3, falcon3,
+/// falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and deepseek-r1-qwen. All other names, such as `default`, are refused, because their rules
+/// would be a guess. Many names share a pattern but differ in how the text is normalized first.
 inline constexpr named_pre_tokenizer all_named_pre_tokenizers[] = {
     {"gpt-2", {gpt2_words}},
     {"phi-2", {gpt2_words}},
@@ -79,15 +79,15 @@ inline constexpr named_pre_tokenizer all_named_pre_tokenizers[] = {
 
 }  // namespace detail
 
-/// Returns null if the name is not in the list.
+/// Returns the pre-tokenizer with this name, or null if the list does not have it.
 inline const named_pre_tokenizer* find_pre_tokenizer(std::string_view name) {
   for (const named_pre_tokenizer& one : detail::all_named_pre_tokenizers)
     if (one.name == name) return &one;
   return nullptr;
 }
 
-/// Returns the pipeline of a byte-level BPE model that splits text as `how` says. Throws `error` without file and place if an added token
-/// cannot be searched for; see added_tokens.
+/// Returns the pipeline of a byte-level BPE model that splits text as `how` says. Throws `error` without file and place if the constructor
+/// of added_tokens refuses an added token.
 inline token_pipeline byte_level_pipeline(const named_pre_tokenizer& how, const unicode& characters, bpe model,
                                           std::vector<added_token> added, post_processor around) {
   std::vector<normalizer::step> normal;

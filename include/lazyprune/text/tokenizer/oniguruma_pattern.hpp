@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Translates regular expressions from Oniguruma (Ruby's syntax), which tokenizer.json uses, to PCRE2 (UTF, UCP, multi-line, newline LF).
-// The result has the same matches. A construct without such a translation is an error that names it.
+// Translates regular expressions from Oniguruma to PCRE2. tokenizer.json uses Oniguruma, which has Ruby's syntax. The result is for PCRE2's
+// options UTF, UCP and multi-line with LF as newline, and has the same matches. A construct without such a translation is an error that
+// names it.
 #pragma once
 
 #include <algorithm>
@@ -78,8 +79,8 @@ class oniguruma_reader {
     atom_ = out_.size();
   }
 
-  /// Writes a character that stands for itself. Refuses two in a row that one character folds to, since PCRE2 does not know such foldings:
-  /// in Oniguruma, (?i)ss also matches the sharp s.
+  /// Writes a character that stands for itself. If case is ignored, refuses two letters in a row that one character folds to. For example,
+  /// (?i)ss also matches the sharp s in Oniguruma, but not in PCRE2.
   void literal(std::string_view character) {
     const char lower =
         character.size() == 1 && character[0] >= 'A' && character[0] <= 'Z' ? static_cast<char>(character[0] + 32) : character[0];
@@ -132,7 +133,7 @@ class oniguruma_reader {
     literal_ = 0;
   }
 
-  /// Translates {n}, {n,} or {n,m}. In Ruby, a + after it repeats the whole; in PCRE2 it would be possessive.
+  /// Translates {n}, {n,} or {n,m}. In Ruby, a{1,3}+ means (?:a{1,3})+. In PCRE2, the + would make the interval possessive.
   void interval() {
     std::size_t end = at_ + 1;
     bool comma = false, digits = false;
@@ -285,7 +286,7 @@ class oniguruma_reader {
         if (first) refuse("a class with members", in_quotes(pattern_));
         --depth;
         ++at_;
-      } else if (c == '[') {  // its members are written inline, so a - beside it would become a range
+      } else if (c == '[') {  // the inner members are written inline, so a - beside them would become a range
         if (out_.back() == '-' || next_is("[-")) refuse("no - beside a class in a class", in_quotes(pattern_));
         ++depth;
         ++at_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// SentencePiece's BPE (Llama, Mistral): text to token ids and back. The pair whose piece has the highest score is merged first, the
-// leftmost among equals. A character without a piece falls back to bytes. Control pieces come only from text that the caller trusts.
+// SentencePiece's BPE (Llama, Mistral): text to token ids and back. The pair whose piece has the highest score is merged first. Among equal
+// scores, the leftmost pair is merged first. A character without a piece falls back to bytes. Control pieces come only from text that the
+// caller trusts.
 #pragma once
 
 #include <algorithm>
@@ -115,7 +116,7 @@ class sentencepiece_bpe {
     return out;
   }
 
-  /// Calls found(id) for each user-defined piece whose text stands in `text`, except white space.
+  /// Calls found(id) for each user-defined piece whose text occurs in `text`, except pieces of white space.
   template <class Found>
   void each_mark(std::string_view text, const Found& found) const {
     for (std::size_t at = 0; at < text.size(); ++at)
@@ -133,7 +134,7 @@ class sentencepiece_bpe {
   static constexpr std::string_view space = "\xe2\x96\x81";        // U+2581, written for a space
   static constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr std::size_t most_text = std::size_t{1} << 30;  // bytes; normalised at most three times as long, so indices fit 32 bits
+  static constexpr std::size_t most_text = std::size_t{1} << 30;  // bytes; normalized text is at most 3 times as long: indices fit 32 bits
 
   struct symbol {  // a user-defined piece
     std::string_view text;
@@ -176,9 +177,9 @@ class sentencepiece_bpe {
     }
   }
 
-  /// Returns the size in bytes of the first stretch that can be merged by itself. It ends between two characters that are neighbours in no
-  /// piece, since no merge crosses such a border. With unused pieces the stretch is the whole text: how such a piece is split depends on
-  /// the merge that made it last, anywhere in the text.
+  /// Returns the size in bytes of the first stretch that can be merged by itself. The stretch ends between two characters that are
+  /// neighbours in no piece. No merge crosses such a border. If the model has unused pieces, the stretch is the whole text. An unused piece
+  /// is split again into the two pieces of the last merge that made it. This merge may be anywhere in the text.
   std::size_t stretch_of(std::string_view text) const {
     if (has_unused_) return text.size();
     std::size_t begin = 0, end = utf8_length(text[0]);
@@ -228,8 +229,9 @@ class sentencepiece_bpe {
     }
   }
 
-  /// Returns the size in bytes of the longest user-defined piece at the start of the text for which `may_be(id)` is true, or 0. All symbols
-  /// that the text begins with are prefixes of the last symbol that is not above the text in the order.
+  /// Returns the size in bytes of the longest user-defined piece at the start of the text, or 0. Only pieces for which `may_be(id)` is true
+  /// count. The search begins at the last symbol that does not sort after the text. Every symbol that the text begins with is this symbol
+  /// or a prefix of it.
   template <class MayBe>
   std::size_t symbol_prefix(std::string_view text, const MayBe& may_be) const {
     const auto above = std::ranges::upper_bound(symbols_, text, {}, &symbol::text);
@@ -370,8 +372,8 @@ class sentencepiece_decoder {
     return out;
   }
 
-  /// Returns the text that is held back. Call this at the end of the text, or between stretches that are decoded apart. More tokens may
-  /// follow.
+  /// Returns the text that is held back. Call this at the end of the text, or between stretches that are decoded separately. More tokens
+  /// may follow.
   std::string flush() {
     std::string out;
     while (!held_.empty()) release(out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Patterns, their matches in a text, and splitting a text at the matches. Normalizers, pre-tokenizers and decoders of tokenizer.json share
-// this.
+// Finds the matches of a pattern in a text, and splits the text at them. The normalizers, pre-tokenizers and decoders of tokenizer.json
+// share this code.
 #pragma once
 
 #include <algorithm>
@@ -137,8 +137,8 @@ inline std::vector<text_range> split_by(std::vector<text_cut> cuts, delimiter be
   return out;
 }
 
-/// Reads {"String": "..."} or {"Regex": "..."}. Throws `error` if it is neither, if a regular expression is malformed, or if it is one and
-/// `characters` is null.
+/// Reads {"String": "..."} or {"Regex": "..."}. Throws `error` if the value is neither, or if a regular expression is malformed. Throws
+/// `error` for any regular expression if `characters` is null.
 inline text_pattern text_pattern_of(const json_value& pattern, const unicode* characters) {
   pattern.allow_only({"String", "Regex"}, error_code::unsupported);
   if (pattern.has("String") == pattern.has("Regex")) pattern.refuse("one of String and Regex");
@@ -156,7 +156,7 @@ inline text_pattern text_pattern_of(const json_value& pattern, const unicode* ch
   }
 }
 
-/// Returns the Unicode tables, which the kind of step in `kind` needs. Throws `error` if there are none.
+/// Returns `characters`, which the step named in `kind` needs. Throws `error` if `characters` is null.
 inline const unicode& need_unicode(const json_value& kind, const unicode* characters) {
   if (!characters) kind.refuse_unsupported("a step without Unicode tables, since this build has no PCRE2 and utf8proc");
   return *characters;

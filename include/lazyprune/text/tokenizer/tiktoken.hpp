@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads a file of tiktoken ranks: a line for each piece, with its bytes in base64 and its rank, which is its id. The file lacks the pattern
-// that splits words and the special tokens. So only files whose pieces are known can be used: those of Llama 3.
+// Reads a file of tiktoken ranks. Each line has the bytes of one piece in base64, and its rank, which is its token id. The file has neither
+// the pattern that splits a text into words nor the special tokens. So only a file with known pieces can be used, which is Llama 3's.
 #pragma once
 
 #include <array>

@@ -73,8 +73,8 @@ struct token_pipeline {
         text, [](token_id) { return false; }, [](text_range) { return true; });
   }
 
-  /// The same with reserved tokens: those for which `reserved(id)` is true. A reserved token is recognised only at ranges of the text for
-  /// which `own_at(range)` is true. Elsewhere its text is encoded like any other text, and the model never outputs its id.
+  /// Like encode(text), but with reserved tokens: those for which `reserved(id)` is true. A reserved token is recognised only at ranges of
+  /// the text for which `own_at(range)` is true. Elsewhere its text is encoded like any other text, and the model never outputs its id.
   template <class Reserved, class OwnAt>
   std::vector<token_id> encode(std::string_view text, const Reserved& reserved, const OwnAt& own_at) const {
     std::vector<token_id> out;
@@ -107,7 +107,7 @@ struct token_pipeline {
   }
 
  private:
-  /// Maps each word of this text that was encoded already to its tokens: the index of the first in the output, and their count.
+  /// Maps each word that was already encoded to its tokens in the output: the index of the first one and their number.
   using known_words = std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>;
   static constexpr std::size_t longest_known = 64, most_known = std::size_t{1} << 16;
 

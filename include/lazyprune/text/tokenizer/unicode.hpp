@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The interface for the Unicode functions that a tokenizer.json may need: regular expressions, normal forms, letter case and character
-// classes. text/unicode/ implements it with libraries. Files that need none of these functions are read without it.
+// The interface for the Unicode functions that a tokenizer.json may need. They are regular expressions, normal forms, letter case and
+// character classes. text/unicode/ implements it with libraries. Files that need none of these functions are read without it.
 #pragma once
 
 #include <cstddef>

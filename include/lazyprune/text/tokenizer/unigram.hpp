@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The unigram model of the `tokenizers` library: among all ways to split a word into pieces, it takes the one with the greatest sum of
-// scores.
+// The unigram model of the `tokenizers` library. It splits a word into the pieces whose scores have the greatest sum.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@ inline namespace v0 {
 
 class unigram {
  public:
-  /// Limit for a piece in bytes, because the time for a text grows with the longest piece.
+  /// The most bytes of a piece. There is a limit because the time for a text grows with the longest piece.
   static constexpr std::size_t most_piece = 512;
 
   /// `scores`: one for each piece, by id. Throws `error` without file and place if a piece has more than `most_piece` bytes.

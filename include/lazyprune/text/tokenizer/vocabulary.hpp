@@ -80,7 +80,7 @@ class vocabulary {
   }
 
   std::vector<std::optional<std::string>> pieces_;
-  /// One hash table with open addressing, because reading a merge looks up three pieces. Its size is a power of two. At most half of the
+  /// A hash table with open addressing, for speed: reading one merge looks up three pieces. Its size is a power of two. At most half of the
   /// slots are taken.
   std::vector<slot> slots_;
   std::size_t count_ = 0;

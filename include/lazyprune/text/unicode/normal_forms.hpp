@@ -61,7 +61,8 @@ inline std::string normalized_by_utf8proc(std::string_view text, normal_form for
   out.reserve(text.size());
   std::vector<utf8proc_int32_t> buffer;
   while (!text.empty()) {
-    // A run of ASCII stays as it is, except for its last character: marks may follow that. No ASCII character composes with the one before.
+    // A run of ASCII stays as it is, except for its last character, since marks may follow it. No ASCII character composes with the
+    // character before it.
     const auto ascii_end = static_cast<std::size_t>(std::ranges::find_if_not(text, is_ascii) - text.begin());
     const std::size_t kept = ascii_end == text.size() ? ascii_end : ascii_end - std::min<std::size_t>(ascii_end, 1);
     out.append(text.substr(0, kept));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// AVX-512, AVX512-BF16 and AMX in plain loops, as their manuals define them, on a processor that claims to have them all. So their kernels
-// can be tested anywhere. Include it before everything else (-include). It replaces the instructions that the kernels use, and the calls
-// that ask about the processor.
+// Emulates AVX-512, AVX512-BF16 and AMX by plain loops that follow the manuals, so that their kernels can be tested on any processor.
+// Include this file before all others (-include). It replaces the instructions that the kernels use. It also replaces the calls that ask
+// about the processor, which then seems to have all these instruction sets.
 #pragma once
 
 #include <cpuid.h>
@@ -140,7 +140,7 @@ inline integers nearest_integers(floats a) {
 }
 inline floats as_floats(integers a) { return std::bit_cast<floats>(a); }
 
-// In bf16 arithmetic, subnormal operands and results are zero.
+// In bf16 arithmetic, subnormal operands and results become zero.
 inline float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 inline float wide(std::uint16_t half) { return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16)); }
 inline std::uint16_t narrow(float x) {
@@ -206,7 +206,8 @@ inline void clear_tile(int t) {
   std::memset(registers.data[t], 0, sizeof registers.data[t]);
 }
 
-/// TDPBF16PS: one chain sums the first products of all pairs, another the second ones. Both are then added to the earlier sum.
+/// TDPBF16PS: one chain sums the first products of all pairs, another chain sums the second products. Both are then added to the earlier
+/// sum.
 inline void add_tile_product(int sums, int a, int b) {
   const tiles& t = registers;
   require(t.ready && t.row_bytes[a] / 4 == t.rows[b] && t.rows[sums] == t.rows[a] && t.row_bytes[sums] == t.row_bytes[b]);
@@ -226,7 +227,7 @@ inline void add_tile_product(int sums, int a, int b) {
     }
 }
 
-/// The processor's own answers, with the bits of the emulated instruction sets set.
+/// Gives the processor's own answers, but sets the bits of the emulated instruction sets.
 inline int cpuid(unsigned leaf, unsigned subleaf, unsigned* eax, unsigned* ebx, unsigned* ecx, unsigned* edx) {
   const int known = __get_cpuid_count(leaf, subleaf, eax, ebx, ecx, edx);
   if (leaf == 7 && subleaf == 0) {

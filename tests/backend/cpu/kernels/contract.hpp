@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The contract of every product_kernel for one tile and all numbers of rows: against the definition, with numbers that are exact in bf16
-// and sums that are exact in float.
+// The contract of every product_kernel, for one tile and every number of rows. Results are compared with the definition. The numbers are
+// exact in bf16, and their sums are exact in float.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>

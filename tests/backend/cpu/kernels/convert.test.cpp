@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every length. avx2/convert.test.cpp compares the vector code with tensor.hpp's for every number.
+// Tests every length. avx2/convert.test.cpp compares the vector code with tensor.hpp's functions for every number.
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 
 #include <doctest/doctest.h>

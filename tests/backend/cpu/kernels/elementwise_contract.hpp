@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The contract of every elementwise_kernel, at every length around a register: the bits of the definition, or one rounding more if
-// multiply-adds are not fused.
+// The contract of every elementwise_kernel, for every length near the length of a register. Results have the bits of the definition, or one
+// rounding more if multiply-adds are not fused.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/elementwise_kernel.hpp>

@@ -56,7 +56,8 @@ struct softmax_sample {
 inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& kernel) {
   constexpr float none = lazyprune::kernels::no_score;
   constexpr std::size_t keys = softmax_sample::keys;
-  // Three blocks: rows see all keys; ranks decide; rows see no keys, or only later ones.
+  // There are three blocks. In the first block, rows see all keys. In the other two, ranks decide. In the third, every other row sees no
+  // keys.
   for (const std::size_t rows : {1u, 5u, 12u, 16u, 17u, 32u}) {
     CAPTURE(rows);
     softmax_sample s(kernel, rows);
@@ -98,7 +99,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CHECK(worst <= 6 * 0x1p-24);
   }
 
-  // A row that has seen no key yet: its mass is 0, and its fade is finite, so that no NaN arises.
+  // If a row has seen no key yet, its mass is 0 and its fade is finite, so no NaN arises.
   softmax_sample empty(kernel, 3);
   const std::vector<std::int32_t> later(keys, 50);
   empty.take(std::vector<float>(3 * keys, 3.0f), later.data(), {{0, 50}, {50, 51}, {51, 1000}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The functions of one instruction set for attention, beside its products: the running softmax of a strip of queries over a block of keys
-// (FlashAttention, arXiv 2205.14135).
+// The functions of one instruction set for attention, except its products. They compute the running softmax of a strip of queries over a
+// block of keys (FlashAttention, arXiv 2205.14135).
 //
 // Scores and sums are in the tiles that the product kernels write: (tiles, rows, 32), with `tile_floats` floats from one tile to the next.
 // A row's mass is the sum of its attention weights before they are normalized. It is added up in 16 lanes. Each lane takes every sixteenth
@@ -17,10 +17,10 @@ namespace kernels {
 
 inline constexpr std::size_t mass_lanes = 16;
 inline constexpr float no_score = -std::numeric_limits<float>::infinity();
-inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, and the kernels' bits of 2^-127 are those of 0
+inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, and the kernels compute 0 for 2^-127
 inline constexpr float tanh_limit = 10.0f;      // from here on tanh is 1 in float
 
-/// A range of active tokens, by their index among the active ones: `first` to `end - 1`.
+/// A range of active tokens, from index `first` to index `end - 1` among the active tokens.
 struct rank_range {
   std::int32_t first, end;
 
@@ -41,10 +41,10 @@ struct attention_kernel {
   /// Replaces each score of the rows by cap * tanh(score).
   void (*soft_cap)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap);
 
-  /// Adds the scores of `tiles` tiles to the running softmax. Row r sees the keys whose rank is in seen[r]; ranks are not negative. If
-  /// `ranks` is null, it sees all keys; `seen` has `rows` ranges even then. Scores of keys that a row does not see become -infinity.
-  /// Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factor for the sums
-  /// so far, and `weights` (rows, stride) = exp(score - largest), or 0 if that is less than 2^-126.5.
+  /// Adds the scores of `tiles` tiles to the running softmax. Row r sees the keys whose rank is in seen[r]. Ranks are not negative. If
+  /// `ranks` is null, every row sees all keys, but `seen` must still have `rows` ranges. Scores of keys that a row does not see become
+  /// -infinity. Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factor
+  /// for the sums so far. Writes `weights` (rows, stride) = exp(score - largest). Weights below 2^-126.5 become 0.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
                  const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride);
 

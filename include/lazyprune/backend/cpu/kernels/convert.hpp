@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Conversion of stored numbers from one type to another, with the bits of tensor.hpp's functions. With AVX2 it is as fast as memory.
+// Conversion of stored numbers from one type to another, with the bits of tensor.hpp's functions. With AVX2 the conversion is as fast as
+// memory.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>
@@ -15,7 +16,7 @@ namespace kernels {
 inline void round_to(float* to, float number) { *to = number; }
 inline void round_to(std::uint16_t* to, float number) { *to = bf16_of_float(number); }
 
-/// Converts `count` numbers of this type from unaligned memory to float, or rounds them to bf16.
+/// Converts `count` numbers of type `type` from unaligned memory to float, or rounds them to bf16.
 template <class To>
 void convert(dtype type, const std::byte* from, std::size_t count, To* to) {
   std::size_t done = 0;

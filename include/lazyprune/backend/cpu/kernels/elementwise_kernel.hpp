@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The functions of one instruction set for vectors of floats: norms, rotations, sums.
+// The functions of one instruction set for vectors of floats: norms, RoPE, sums.
 //
 // All kernels give the same bits, except the portable one, which may lack a fused multiply-add. The squares of a norm are added up in 32
-// lanes, and each lane takes every 32nd number. Multiply-adds are fused explicitly, and not by the compiler's choice.
+// lanes, and each lane takes every 32nd number. The code fuses multiply-adds explicitly and does not leave this to the compiler.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,8 @@ struct elementwise_kernel {
   /// out = x / sqrt(mean(x^2) + epsilon) * weight (count); out may be x.
   void (*rms_norm)(const float* x, const float* weight, std::size_t count, double epsilon, float* out);
 
-  /// Rotates the pairs (a[i], b[i]) by their angles: a = a cos - b sin, b = b cos + a sin. The first product is rounded, the second fused.
+  /// Rotates the pairs (a[i], b[i]) by their angles: a = a cos - b sin, b = b cos + a sin. The first product is rounded. The second product
+  /// is fused with the sum.
   void (*rotate)(float* a, float* b, const float* cosines, const float* sines, std::size_t count);
 
   /// to += x (count).

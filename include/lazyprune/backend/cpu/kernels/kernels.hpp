@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // All kernels, and the set of kernels of each instruction set. Kernels are compiled for their own instructions, whatever the flags of the
-// translation unit. The code around them and the portable kernels are compiled with its flags. So compile the whole program for the oldest
-// processor that it is to run on.
+// translation unit. The portable kernels and all other code are compiled with these flags. So compile the whole program for the oldest
+// processor that it must run on.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>
@@ -23,7 +23,7 @@ namespace kernels {
 /// The kernels of one instruction set.
 struct kernel_set {
   const product_kernel& f32;   // multiplies by weights, keys and values in f32
-  const product_kernel& bf16;  // and in bf16
+  const product_kernel& bf16;  // multiplies by weights, keys and values in bf16
   const attention_kernel& attention;
   const elementwise_kernel& elementwise;
 

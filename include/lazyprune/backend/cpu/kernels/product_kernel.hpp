@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The functions of one instruction set for the product of activations (rows, inputs) and a packed weight. Each works on one tile.
+// The functions of one instruction set for the product of activations (rows, inputs) and a packed weight. A product works on one tile.
 //
-// A tile is a strip of a few rows times the 32 outputs of two neighbouring panels of the weight (packed_matrix.hpp has their layout).
-// Every sum stays in one lane of one register. The order of its additions depends only on the number of inputs: one chain of fused
-// multiply-adds (AVX2, AVX-512), pairs with the second product first (VDPBF16PS), two chains of 16 in each 32 inputs (TDPBF16PS). A sum
-// that is cut continues from its stored value. So blocks, other rows and threads do not change its bits.
+// A tile is a strip of a few rows times the 32 outputs of two neighbouring panels of the weight (packed_matrix.hpp has their layout). Every
+// sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2 and
+// AVX-512 add one chain of fused multiply-adds. VDPBF16PS adds pairs of products, the second product first. TDPBF16PS adds two chains of 16
+// products for each 32 inputs. If the inputs are cut into blocks, the sum continues from its stored value. So blocks, other rows and
+// threads do not change the bits of a sum.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +21,24 @@ inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
 inline constexpr std::size_t line_bytes = 64;        // of a panel: one f32 or two bf16 inputs of each of its outputs
 inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; a constant, so that rows are at fixed distances
 
-/// The offset in a panel of the number of an input and an output, in bytes. With output 0, the offset of the lines from that input on.
+/// Returns the offset in a panel, in bytes, of the number of an input and an output. With output 0 and the first input of a line, this is
+/// the offset of the line.
 constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
   return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
 }
 
-/// The memory to prefetch into L2 while a tile is computed: `step` bytes with each input of the tile, from `from` on.
+/// The memory to prefetch into L2 while a tile is computed: `step` bytes for each input of the tile, from `from` on.
 struct prefetch_run {
   const std::byte* from;
   std::size_t step;
 };
 
-/// For a tile without a prefetch. A kernel does not test for this case: it prefetches `cached` again and again. `cached` should be in a
-/// cache. An address that is not mapped would be looked up every time.
+/// For a tile that needs no prefetch. A kernel does not test for this case, but prefetches `cached` again and again. `cached` should be in
+/// a cache. The processor would look up an unmapped address every time.
 inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const std::byte*>(cached), 0}; }
 
 struct tile_mode {
-  bool more;  // adds to the numbers in `sums`
+  bool more;  // true: adds to the numbers in `sums`
   prefetch_run next;
 };
 
@@ -46,29 +48,29 @@ struct product_kernel {
   std::size_t element;      // bytes of a packed activation
   std::size_t line_inputs;  // inputs in a line of a panel
   std::size_t group;        // neighbouring tiles of the weight in a block (product_plan.hpp), at most
-  bool strip_in_l1;         // true: the strip should stay in L1; false: the group's weights in L2
+  bool strip_in_l1;         // true: the strip should stay in L1; false: the group's weights should stay in L2
 
   /// Called before and after the tiles of a thread.
   void (*enter)();
   void (*leave)();
 
-  /// Packs x (rows <= strip, inputs), rows `stride` floats apart, into (depth, rows padded), in the order in which `multiply` reads it.
-  /// Zeros pad the inputs to `depth`. May write up to a line more.
+  /// Packs x (rows <= strip, inputs) into (depth, padded rows), in the order in which `multiply` reads them. The rows of x are `stride`
+  /// floats apart. Zeros pad the inputs to `depth`. May write up to a cache line past the end.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
 
-  /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each. The mode is a reference: by
-  /// value it does not fit into the registers for arguments, and small tiles are many calls.
+  /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each. The mode is a reference, because its value
+  /// does not fit into the registers for arguments, and small tiles need many calls.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                    float* sums, const tile_mode& mode);
 
-  /// Widens lines of a bf16 panel, `depth` inputs of each output, to lines of an f32 panel. Then `multiply_wide` replaces `multiply`, and
-  /// gives the same bits. Null if `multiply` is as fast when it widens the lines itself every time.
+  /// Widens lines of a bf16 panel, `depth` inputs of each output, to lines of an f32 panel. `multiply_wide` then replaces `multiply`, with
+  /// the same bits. Null if `multiply` is as fast when it widens the lines itself every time.
   void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
   void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                         float* sums, const tile_mode& mode);
 
-  /// Does `multiply` by f32 panels for x (rows, depth) that is not packed, `unpacked_stride` floats from row to row, with the same bits.
-  /// Null if that is not faster than to pack x.
+  /// Does the same as `multiply` with f32 panels, with the same bits, but x (rows, depth) is not packed. Its rows are `unpacked_stride`
+  /// floats apart. Null if packing x first is as fast.
   void (*multiply_unpacked)(const float* x, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                             float* sums, bool more);
 
@@ -76,20 +78,20 @@ struct product_kernel {
   void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
   void (*add)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
 
-  /// out (rows, 16) = silu, or GELU, of (first half of the sums + bias) * (second half + bias).
+  /// out (rows, 16) = act(g) * u. g is the first half of sums + bias, and u is the second half. act is silu or GELU.
   void (*gate_silu)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
   void (*gate_gelu_tanh)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
 
   constexpr std::size_t padded(std::size_t rows) const { return (rows + granule - 1) / granule * granule; }
 };
 
-/// For kernels that have nothing to prepare.
+/// `enter` and `leave` of kernels that have nothing to prepare.
 inline void nothing() {}
 
 inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
-// e^x = 2^n e^rest: see exp() in the kernels.
-inline constexpr float exp_limit = 170.0f;  // e^170 is infinity and e^-170 is 0 in float; up to here two factors give 2^n
+// e^x = 2^n e^rest: see exp() in shared/exponential.inc.
+inline constexpr float exp_limit = 170.0f;  // in float e^170 is infinity and e^-170 is 0; up to here two factors give 2^n
 inline constexpr float log2_e = 1.44269504088896341f;
 inline constexpr float log_2_upper = 0.693359375f, log_2_lower = -2.12194440e-4f;
 inline constexpr float exp_terms[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,

@@ -19,15 +19,15 @@ inline constexpr tensor_name gemma_tensors[] = {{"post_attention_layernorm", "po
                                                 {"pre_feedforward_layernorm", "ffn_norm"},
                                                 {"post_feedforward_layernorm", "post_ffw_norm"}};
 
-/// Sets what all Gemma models compute.
+/// Sets the members of the config that are the same for all Gemma models.
 inline void become_gemma(model_config& c) {
   c.activation = gate_activation::gelu_tanh;
   c.post_norms = true;
   c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));  // a float, as in transformers
 }
 
-/// Returns a soft cap from either kind of file. If the key is missing, it is transformers' default, `otherwise`. If it is null or 0, there
-/// is no cap (0).
+/// Returns a soft cap from config.json or from GGUF, or 0 for no cap. If the key is missing, returns `otherwise`, which is transformers'
+/// default. The value null in config.json, or 0 or false in GGUF, means no cap.
 inline double soft_cap(const json_value& config, std::string_view key, double otherwise) {
   if (!config.has(key)) return otherwise;
   const auto value = config.find(key);
@@ -50,8 +50,8 @@ inline void read_gemma(const json_value& config, model_config& c) {
   if (divisor != static_cast<double>(c.head_dim)) c.attention_scale = 1.0 / std::sqrt(divisor);
 }
 
-/// `largest`: the number of layers of the family's largest model. GGUF files do not store the scale of queries. As in llama.cpp, it follows
-/// from the width of a head; in the largest model it follows from the hidden width and the number of heads.
+/// `largest`: the number of layers of the family's largest model. GGUF files do not store the scale of queries. As in llama.cpp, the scale
+/// follows from the width of a head. In the largest model, it follows from the hidden width and the number of heads instead.
 inline void read_gemma(const gguf_keys& file, std::size_t largest, model_config& c) {
   become_gemma(c);
   if (c.hidden % c.n_heads != 0) file.at("attention.head_count").refuse("a divisor of embedding_length, " + std::to_string(c.hidden));

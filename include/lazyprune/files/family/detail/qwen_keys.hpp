@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The sliding window holds if use_sliding_window is true, in the layers from max_window_layers on.
+/// If use_sliding_window is true, the layers from max_window_layers on have a sliding window.
 inline void read_qwen(const json_value& config, model_config& c) {
   expect_activation(config, "hidden_act", "silu");
   refuse_partial_rotation(config);

@@ -11,7 +11,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The share of the way from `from` layers done to layers - 1 layers done: 0 up to `from`, 1 before the last layer.
+/// The progress of the fall, from 0 to 1. It is 0 while at most `from` layers are done, and 1 when layers - 1 layers are done.
 inline double way_down(const layer_context& context, layer_id from) {
   if (context.done <= from) return 0.0;
   return static_cast<double>(context.done - from) / static_cast<double>(context.layers - 1 - from);

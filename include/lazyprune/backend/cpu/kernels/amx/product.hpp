@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AMX: four tile registers of 16 x 16 sums, two of rows, two of weights. A register of weights is 16 lines of a panel as they
-// lie in memory: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
+// Products in AMX. Four tile registers have 16 x 16 sums each, two have rows, and two have weights. A register of weights has 16 lines of a
+// panel as they lie in memory: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
@@ -9,7 +9,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
 #endif
 
 namespace lazyprune {

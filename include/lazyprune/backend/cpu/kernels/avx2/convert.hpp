@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Conversion of stored numbers from one type to another, eight at a time, with the bits of tensor.hpp's functions. It is as fast as memory.
+// Conversion of stored numbers from one type to another, eight at a time, with the bits of tensor.hpp's functions. The conversion is as
+// fast as memory.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ LAZYPRUNE_AVX2_CONVERT inline void convert(const std::byte* from, std::size_t co
   for (std::size_t i = 0; i < count; i += 8) store_as(to + i, load_as_float<From>(from + i * (From == dtype::f32 ? 4 : 2)));
 }
 
-/// The same from any type.
+/// Does the same for any type.
 template <class To>
 LAZYPRUNE_AVX2_CONVERT inline void convert(dtype type, const std::byte* from, std::size_t count, To* to) {
   if (type == dtype::f32) return convert<dtype::f32>(from, count, to);

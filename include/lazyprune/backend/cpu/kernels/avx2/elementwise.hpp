@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Norms, rotations and sums in AVX2.
+// Norms, RoPE and sums in AVX2.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX2: tiles of 6 rows, a panel at a time, because 12 sums, 16 weights and one number of a row fill the 16 registers.
+// Products in AVX2. A tile has up to 6 rows. With more than 3 rows it is computed a panel at a time, because 12 registers of sums, 2 of
+// weights and 1 of a row's number leave only one of the 16 registers.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +85,8 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
 alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                                               0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
-/// The same in bf16, widened in registers. The first of two inputs is in the lower half of 32 bits, the second in the upper half.
+/// Multiplies by one or two panels in bf16, which are widened in registers. The first of two inputs is in the lower half of 32 bits, the
+/// second in the upper half.
 template <int Rows, int Panels>
 LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
                                           const tile_mode& mode) {
@@ -92,7 +94,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   const auto* mask = reinterpret_cast<const __m256i*>(upper_halves);
-  asm("" : "+r"(mask));  // it stays in memory: no register is left for it
+  asm("" : "+r"(mask));  // the mask stays in memory: no register is left for it
   for (std::size_t k = 0; k < depth / 2; ++k, x += 2 * Rows, next.from += 2 * next.step) {
     prefetch_l2(next.from);
 #pragma GCC unroll 2
@@ -109,7 +111,8 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
   store(sums, to);
 }
 
-/// Up to 3 rows take both panels at once. They leave enough registers, and the sums of one panel would wait for their own latency.
+/// Up to 3 rows are multiplied by both panels at once, because enough registers are left. With one panel at a time, additions would wait
+/// for the additions before them.
 template <class Weight, int Rows>
 LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, const Weight* second, std::size_t depth, float* sums,
                                          const tile_mode& mode) {

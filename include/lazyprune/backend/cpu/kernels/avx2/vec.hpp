@@ -21,7 +21,7 @@ struct vec {
   using floats = __m256;
   using integers = __m256i;
   static constexpr std::size_t size = 8;
-  static constexpr std::size_t squares = 4;   // vectors that a norm sums at once; it has 32 lanes of squares
+  static constexpr std::size_t squares = 4;   // vectors that a norm sums at once; a norm has 32 lanes of squares
   static constexpr std::size_t rows = 1;      // rows of a softmax at once
   static constexpr std::size_t chains = 2;    // chains of maxima in a row: a single one would wait for its own latency
   static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
@@ -30,7 +30,7 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats load(const float* x) { return _mm256_loadu_ps(x); }
   LAZYPRUNE_AVX2_INLINE static void store(float* to, floats v) { _mm256_storeu_ps(to, v); }
 
-  /// x[0..7], and zeros from `left` on.
+  /// Returns x[0..7], with zeros from index `left` on.
   LAZYPRUNE_AVX2_INLINE static floats load_some(const float* x, std::size_t left) {
     return left >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, mask_of(left));
   }
@@ -50,7 +50,8 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats least(floats a, floats b) { return _mm256_min_ps(a, b); }
   LAZYPRUNE_AVX2_INLINE static floats most(floats a, floats b) { return _mm256_max_ps(a, b); }
 
-  /// Replaces -infinity by 0. `a` has the number of one row in all lanes. The branch is seldom taken; a vector comparison adds latency.
+  /// Replaces -infinity by 0. `a` has the number of one row in all lanes. The branch is seldom taken, and a vector comparison would add
+  /// latency.
   LAZYPRUNE_AVX2_INLINE static floats not_minus_infinity(floats a) {
     return _mm256_cvtss_f32(a) == -std::numeric_limits<float>::infinity() ? _mm256_setzero_ps() : a;
   }

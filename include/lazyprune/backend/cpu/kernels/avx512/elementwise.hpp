@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Norms, rotations and sums in AVX-512.
+// Norms, RoPE and sums in AVX-512.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512/vec.hpp>
@@ -7,7 +7,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
 #endif
 
 namespace lazyprune {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX-512: tiles of 12 rows and both panels, 24 sums of the 32 registers.
+// Products in AVX-512. A tile has 12 rows and both panels, so its sums take 24 of the 32 registers.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
 #endif
 
 namespace lazyprune {
@@ -102,7 +102,8 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* 
   store(sums, to);
 }
 
-/// In registers, widening would compete with the multiplications: Intel's cores have two ports for 512 bits, and both use them.
+/// Widens before the product. Widening in registers would compete with the multiplications, because Intel's cores have only two ports for
+/// 512 bits.
 LAZYPRUNE_AVX512 inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   for (std::size_t k = 0; k < depth; k += 2, lines += line_bytes, wide += tile_outputs) {

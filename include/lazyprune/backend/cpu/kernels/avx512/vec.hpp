@@ -13,7 +13,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
 #endif
 
 namespace lazyprune {
@@ -26,7 +26,7 @@ struct vec {
   using floats = __m512;
   using integers = __m512i;
   static constexpr std::size_t size = 16;
-  static constexpr std::size_t squares = 2;   // vectors that a norm sums at once; it has 32 lanes of squares
+  static constexpr std::size_t squares = 2;   // vectors that a norm sums at once; a norm has 32 lanes of squares
   static constexpr std::size_t rows = 16;     // rows of a softmax at once
   static constexpr std::size_t chains = 1;    // chains of maxima in a row
   static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
@@ -35,7 +35,7 @@ struct vec {
   LAZYPRUNE_AVX512_INLINE static floats load(const float* x) { return _mm512_loadu_ps(x); }
   LAZYPRUNE_AVX512_INLINE static void store(float* to, floats v) { _mm512_storeu_ps(to, v); }
 
-  /// x[0..15], and zeros from `left` on.
+  /// Returns x[0..15], with zeros from index `left` on.
   LAZYPRUNE_AVX512_INLINE static floats load_some(const float* x, std::size_t left) { return _mm512_maskz_loadu_ps(mask_of(left), x); }
   /// Stores the first `left` lanes.
   LAZYPRUNE_AVX512_INLINE static void store_some(float* to, std::size_t left, floats v) { _mm512_mask_storeu_ps(to, mask_of(left), v); }

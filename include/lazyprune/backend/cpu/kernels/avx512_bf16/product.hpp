@@ -9,7 +9,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
 #endif
 
 namespace lazyprune {
@@ -17,7 +17,7 @@ inline namespace v0 {
 namespace kernels {
 namespace avx512_bf16 {
 
-/// x[0..31] rounded, and zeros from `left` on.
+/// Returns x[0..31] rounded to bf16, with zeros from index `left` on.
 LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t left) {
   return (__m512i)_mm512_cvtne2ps_pbh(avx512::vec::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::vec::load_some(x, left));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Norms, rotations and sums on any processor.
+// Norms, RoPE and sums on any processor.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/elementwise_kernel.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products on any processor: tiles of 3 rows, a panel at a time, because 12 sums and the numbers of a row fill 16 registers of four floats.
+// Products on any processor. A tile has 3 rows and is computed a panel at a time, because its 12 registers of sums, a row's number and the
+// weights fill the 16 registers of four floats.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Registers that every processor of the architecture has, by xsimd: SSE2 on x86-64, NEON on 64-bit ARM. The portable kernels use these,
-// whatever the flags of the translation unit.
+// Registers that every processor of the architecture has: SSE2 on x86-64, NEON on 64-bit ARM. xsimd gives access to them. The portable
+// kernels use these registers, whatever the flags of the translation unit.
 #pragma once
 
 #include <xsimd/xsimd.hpp>
@@ -28,7 +28,7 @@ struct vec {
   using floats = batch;
   using integers = xsimd::batch<std::int32_t, batch::arch_type>;
   static constexpr std::size_t size = batch::size;
-  static constexpr std::size_t squares = 1;  // vectors that a norm sums at once; it has 32 lanes of squares
+  static constexpr std::size_t squares = 1;  // vectors that a norm sums at once; a norm has 32 lanes of squares
   static constexpr std::size_t rows = 1;     // rows of a softmax at once
   static constexpr std::size_t chains = 1;   // chains of maxima in a row
   static constexpr bool fades_first = true;  // a softmax scales the mass before it adds weights: nothing is fused
@@ -37,7 +37,7 @@ struct vec {
   static floats load(const float* x) { return floats::load_unaligned(x); }
   static void store(float* to, floats v) { v.store_unaligned(to); }
 
-  /// x[0..3], and zeros from `left` on.
+  /// Returns x[0..3], with zeros from index `left` on.
   static floats load_some(const float* x, std::size_t left) {
     if (left >= size) return load(x);
     float part[size] = {};
@@ -90,7 +90,8 @@ struct vec {
   }
 };
 
-// xsimd's functions. Without fused multiply-adds, the shared functions would not give the bits of the other paths either.
+// The portable kernels use xsimd's functions. Without fused multiply-adds, the shared functions would not give the bits of the other paths
+// either.
 inline batch exp(const batch& x) { return xsimd::exp(x); }
 inline batch weight_of(const batch& x) { return xsimd::exp(x); }
 inline batch tanh(const batch& x) { return xsimd::tanh(x); }
