@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The backend for NVIDIA GPUs: cuBLASLt for products, kernels of its own for everything else, all in one stream. Files that include it must
-// be compiled by nvcc (CMake target lazyprune::cuda).
+// The backend for NVIDIA GPUs. cuBLASLt computes the products, and the library's own kernels compute everything else, all in one stream.
+// nvcc must compile a file that includes this header (CMake target lazyprune::cuda).
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Activations are float and on the device: rows_view points there. Weights are float or bf16. Sums are float. By default activations are
-/// rounded to bf16 before a product with bf16 weights. With `execution::exact` they are not: bf16 weights are kept as float, in twice the
-/// memory.
+/// Activations are float and stay on the device, so a rows_view holds a device address. Weights are float or bf16. Sums are float. By
+/// default, activations are rounded to bf16 before a product with bf16 weights. With `execution::exact`, activations are not rounded. The
+/// backend then keeps bf16 weights as float, in twice the memory.
 ///
-/// Operations return when their work is queued on the device. Operations that read numbers to the host wait for them. Scratch grows to the
-/// largest operation seen and is then reused. The same input gives the same bits from run to run, but a row may get other bits in another
-/// batch. One thread at a time may use a context. There may be any number of contexts.
+/// An operation returns when its work is queued on the device. An operation that copies numbers to the host waits for the copy. Scratch
+/// memory grows to the largest operation seen and is then reused. The same input gives the same bits in every run, but a row may get other
+/// bits in another batch. A process may have any number of these objects (contexts). Only one thread at a time may use a context.
 class cuda_backend {
  public:
   using scalar = float;
@@ -48,7 +48,7 @@ class cuda_backend {
   using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
   using kv_layer = device::stored_kv;
   using row_store = device::row_store;
-  static constexpr std::size_t block_rows = 2048;  // each block of rows reads the weights again, and launches some twenty kernels
+  static constexpr std::size_t block_rows = 2048;  // a layer reads its weights, and launches some twenty kernels, for each block of rows
 
   class parameters {
    public:
@@ -74,7 +74,7 @@ class cuda_backend {
     }
     std::size_t half() const { return half_; }
     std::size_t bytes() const { return memory_.bytes(); }
-    const float* data() const { return memory_.data(); }  // (positions, 2, half): cosines, sines
+    const float* data() const { return memory_.data(); }  // (positions, 2, half): cosines, then sines
 
    private:
     std::size_t half_;
@@ -83,14 +83,14 @@ class cuda_backend {
 
   cuda_backend() : cuda_backend(execution{}) {}
 
-  /// Throws `error` if `e.kv` is f16, if there is no device, or if this thread's current device is not that of other contexts.
+  /// Throws `error` if `e.kv` is f16, if there is no device, or if this thread's current device is not the device of other contexts.
   /// `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
   explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
     device::check_device();
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
   }
 
-  int threads() const { return 1; }  // of the host
+  int threads() const { return 1; }  // host threads
 
   /// Returns the bytes of scratch memory on the device.
   std::size_t bytes() const {
@@ -160,14 +160,15 @@ class cuda_backend {
     gated_.reserve(most.block * most.gated_outputs);
     moved_.reserve(most.rows * most.columns);
     read_.reserve(most.read * most.shape.kv_heads * most.shape.head_dim);
-    // The longest lists of an operation: moves within a buffer; ranges, slots, and one address for each block of them.
+    // The largest lists of any operation. A copy within one buffer has two moves a row. Attention has one range a row, and 5 bytes at most
+    // for each active token: its slot, and its share of a block's address.
     lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * sizeof(uint2) + most.active * 5 + 256);
   }
   void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
   void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// An empty cache takes the type execution::kv, if that is set. Otherwise the cache keeps its type.
+  /// If execution::kv is set, an empty cache takes this type. Otherwise the cache keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);
     kv.reserve(slots, kv_type_.value_or(kv.type()));
@@ -183,13 +184,13 @@ class cuda_backend {
     attention_.attend(q, kv, what, out, probe, lists_, back_);
   }
 
-  /// Gives the result of a copy row by row: a row that the list has overwritten before is read as overwritten. Within one buffer, all rows
-  /// are read before any is written.
+  /// The result is that of copying one row after another, in the order of the lists. So if an earlier copy has overwritten a source row,
+  /// the new numbers are copied. If both views are of one buffer, the device reads all rows before it writes any.
   void copy_rows(rows_view<const float> from, std::span<const std::uint32_t> from_rows, rows_view<float> to,
                  std::span<const std::uint32_t> to_rows) {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
     if (from_rows.empty()) return;
-    // Indices may exceed the rows of the views: the buffers may have had more rows before.
+    // Row indices may exceed the rows of the views, because the buffers may have had more rows before.
     const std::size_t from_end = *std::ranges::max_element(from_rows) + std::size_t{1},
                       to_end = *std::ranges::max_element(to_rows) + std::size_t{1};
     const bool within = from.data < to.row(to_end) && to.data < from.row(from_end);
@@ -219,7 +220,7 @@ class cuda_backend {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// An empty store takes the type execution::kv, if that is set. Otherwise the store keeps its type.
+  /// If execution::kv is set, an empty store takes this type. Otherwise the store keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
     write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
   }
@@ -308,7 +309,7 @@ class cuda_backend {
   device::scratch<float> read_;   // (slots, kv_heads * head_dim)
   std::vector<const void*> blocks_;
   std::vector<device::row_move> moves_, leaving_;
-  std::vector<std::uint32_t> source_of_;  // for copy_rows: the source of each row, or `none`
+  std::vector<std::uint32_t> source_of_;  // for copy_rows: the source row of each destination row, or `none`
 };
 
 static_assert(tensor_backend<cuda_backend>);

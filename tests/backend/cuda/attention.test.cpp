@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention with keys and values in bf16, with and without tensor cores. For keys and values in float, cuda.test.cpp has the contract.
+// Tests attention with keys and values in bf16, with and without tensor cores. For keys and values in float, see the contract in
+// cuda.test.cpp.
 #include <lazyprune/backend/cuda/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -35,14 +36,14 @@ std::vector<attention_grid_case> cases() {
           {{64, 8, 33}, 31, 18, run, {.window = 1}},
           {{8, 1, 24}, 300, 300, late_run, {.window = 256}},
           {{3, 3, 5}, 129, 128, scattered},
-          // All rows of a warp see some tiles. These lie between the tiles at both ends of a row's range.
+          // With these cases, some tiles are seen by all rows of a warp. They lie between the tiles at the two ends of the rows' ranges.
           {{1, 1, 64}, 400, 130, run, {.window = 230}},
           {{2, 2, 96}, 330, 90, scattered, {.soft_cap = 20, .window = 700}, dtype::bf16, false, 40},
           {{2, 1, 40}, 300, 80, late_run, {.window = 200}},
           {{1, 1, 128}, 200, 70, scattered, {.scale = -0.1}}};
 }
 
-/// Enough heads for tiles of 128 queries. The last tile is not full.
+/// Cases with enough heads for tiles of 128 queries. The last tile is not full.
 std::vector<attention_grid_case> wide_cases() {
   using enum attention_sample::layout;
   return {{{64, 64, 32}, 300, 300, run},
@@ -61,14 +62,14 @@ void check_against_reference(const std::vector<attention_grid_case>& all, bool e
       c.exact = exact;
       most = std::max(most, off_by(c, ++seed));
     }
-  CHECK(most > 0.01);  // the allowed error is not far too large
+  CHECK(most > 0.01);  // so the allowed error is not far too large
 }
 
 __global__ void powers_of_two(device::global<const float> x, device::global<float> to) {
   to[threadIdx.x] = device::exp2_fast(x[threadIdx.x]);
 }
 
-/// The budget in a kernel's comment.
+/// The budget that a kernel's comment states.
 struct budget {
   std::size_t registers, shared_bytes, blocks, threads;
 };
@@ -85,8 +86,8 @@ std::map<std::string, budget> budgets() {
   return all;
 }
 
-/// Returns how many such blocks fit on a multiprocessor. A warp's registers are allocated in units of 256 from one of four files of 16,384,
-/// shared memory in units of 128 bytes (CUDA's occupancy calculator, compute capability 8.0).
+/// Returns how many blocks with this budget fit on a multiprocessor. Each warp gets its registers in units of 256, from one of four files
+/// of 16,384 registers. Each block gets shared memory in units of 128 bytes. (CUDA's occupancy calculator, compute capability 8.0.)
 std::size_t blocks_on_multiprocessor(const budget& b) {
   const std::size_t warps = b.threads / 32, of_warp = (b.registers * 32 + 255) / 256 * 256;
   const std::size_t by_registers = 16384 / of_warp * 4 / warps, by_shared = 164 * 1024 / ((b.shared_bytes + 127) / 128 * 128 + 1024);
@@ -100,7 +101,7 @@ void check_budgets(const std::map<std::string, budget>& all) {
     REQUIRE(all.contains(name));
     CHECK(all.at(name).shared_bytes == shared_bytes);
     CHECK(all.at(name).threads == threads);
-    CHECK(shared_bytes <= 99 * 1024);  // the most for a block on compute capability 8.6, 8.9 and 12.0, which have the least
+    CHECK(shared_bytes <= 99 * 1024);  // the limit of a block on compute capability 8.6, 8.9 and 12.0, which is the lowest
   };
   const std::string d = std::to_string(D);
   check("attend_tensor<" + d + ", 64>", device::tensor_attention<D, 64>::shared_bytes, device::tensor_attention<D, 64>::threads);
@@ -125,7 +126,7 @@ TEST_CASE("launches ask for the shared memory of their kernels' budgets, and the
     CAPTURE(of_kernel.first);
     CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));
   }
-  const budget& others = all.at("of every other kernel");  // a number for each warp
+  const budget& others = all.at("of every other kernel");  // the shared memory is one float for each warp
   CHECK(others.threads == device::threads_for(1 << 20));
   CHECK(others.shared_bytes == others.threads / device::warp_lanes * sizeof(float));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention on the device against the reference: one case, and a walk through cases of every shape.
+// Compares attention on the device with the reference: in one case, and in random cases of every shape.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -29,19 +29,19 @@ struct attention_grid_case {
   lazyprune::attention_variant variant = {};
   lazyprune::dtype kv = lazyprune::dtype::bf16;
   bool exact = false;
-  std::size_t furthest = 3;  // the largest distance of neighbouring active tokens, in positions
+  std::size_t furthest = 3;  // the largest distance between neighbouring active tokens, in positions
 
-  /// The multiplications of scores. Values need as many.
+  /// Returns the number of multiplications for the scores. The values need as many again.
   std::size_t work() const { return shape.heads * shape.head_dim * rows * active; }
 };
 
-/// Returns the largest error of a case, in units of the allowed error. Checks the probabilities itself.
+/// Returns the largest error of the outputs of a case, in units of the allowed error. Checks the probabilities itself.
 ///
-/// The allowed error: the reference gets keys and values as they are stored. If they are bf16 and the backend is not exact, it also gets
-/// queries in bf16, as tensor cores do. Only then are attention weights rounded, each by at most 2^-8 of itself. The result may differ by
-/// this share of the sum of the absolute values of its terms. Everything else is float. A sum of head_dim terms is off by
-/// 0.42 sqrt(head_dim / 2) 2^-24 of itself (path_tolerance.hpp). For the largest scores here, 16 with heads of 256 numbers, that is 5e-6.
-/// An attention weight is off by this share of itself, and twice that is allowed.
+/// The allowed error is derived as follows. The reference gets keys and values as they are stored. If they are bf16 and the backend is not
+/// exact, the reference also gets queries in bf16, as tensor cores do. Only then are attention weights rounded, each by at most 2^-8 of its
+/// value. The result may differ by 2^-8 of the sum of the absolute values of its terms. Everything else is float. A sum of head_dim terms
+/// has an error of 0.42 sqrt(head_dim / 2) 2^-24 of its value (path_tolerance.hpp). The largest score in these cases is 16, in heads of 256
+/// numbers, and its error is 5e-6. An attention weight then has a relative error of 5e-6, and twice as much is allowed.
 inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   using namespace lazyprune;
   CAPTURE(c.shape.heads);
@@ -69,7 +69,7 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   const auto kv = s.cache(backend);
   if (c.active > 0) CHECK(kv.type() == c.kv);
   const std::size_t probed = std::min<std::size_t>(c.rows, 2),
-                    gap = seed % 2 ? 5 : 8;  // with 8, kernels read and write several numbers at once
+                    gap = seed % 2 ? 5 : 8;  // with 8, rows are aligned, so kernels read and write several numbers at once
   CAPTURE(gap);
   const guarded<float> q(c.rows, s.q_width(), s.q, gap);
   guarded<float> out(c.rows, s.q_width(), {}, gap), probe(probed * c.shape.heads, c.active);
@@ -88,7 +88,7 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   oracle.attend(exact_q.view(), exact_kv, what, sums.view(), {probabilities.view().data, probed, probabilities.view().stride});
   oracle.attend(exact_q.view(), exact_magnitudes, what, terms.view(), {});
   double worst = 0, worst_probability = 0;
-  const auto larger = [](double a, double b) { return a >= b ? a : b; };  // NaN stays
+  const auto larger = [](double a, double b) { return a >= b ? a : b; };  // returns b if either is NaN
   for (std::size_t r = 0; r < c.rows; ++r)
     for (std::size_t i = 0; i < s.q_width(); ++i)
       worst = larger(std::abs(out(r, i) - sums(r, i)) / ((rounds ? 0x1p-8 + 1e-5 : 1e-5) * terms(r, i)), worst);
@@ -100,8 +100,8 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   return worst;
 }
 
-/// Cases with random values of all axes. It leaves out cases with more than `most_work`, and those without a new pair of values. It ends
-/// after 2000 draws in a row without a new case.
+/// Draws cases with random values of all axes. It leaves out a case with more than `most_work`, and a case without a new pair of values. It
+/// ends after 2000 draws in a row that gave no case.
 struct attention_walk {
   std::vector<attention_grid_case> cases;
   bool every_value = true;  // whether every value of every axis is in some case
@@ -110,15 +110,15 @@ struct attention_walk {
   explicit attention_walk(std::size_t most_work) {
     using enum attention_sample::layout;
     constexpr std::array<std::size_t, 7> heads{1, 2, 3, 8, 12, 32, 64};
-    constexpr std::array<std::size_t, 4> groups{1, 2, 4, 64};  // heads that share keys: the largest divisor up to this
+    constexpr std::array<std::size_t, 4> groups{1, 2, 4, 64};  // heads that share keys: the largest divisor of `heads` up to this
     constexpr std::array<std::size_t, 10> head_dims{32, 64, 128, 256, 5, 8, 33, 48, 80, 96};
     constexpr std::array<std::size_t, 8> rows{0, 1, 2, 15, 16, 17, 64, 300};
     constexpr std::array<std::size_t, 4> others{0, 1, 30, 290};  // active tokens that are not rows
-    constexpr std::array<std::size_t, 3> furthest{1, 3, 40};     // all tokens, some, few
+    constexpr std::array<std::size_t, 3> furthest{1, 3, 40};     // with 1, all tokens are active; with 3, some; with 40, few
     constexpr std::array layouts{run, late_run, scattered};
     constexpr std::array<std::size_t, 4> windows{0, 1, 17, 256};  // 1: every row sees only itself
     constexpr std::array<double, 2> caps{0, 20}, scales{0, 0.2};
-    constexpr std::array<std::size_t, 4> kinds{0, 1, 2, 3};  // of keys and values, and of the arithmetic
+    constexpr std::array<std::size_t, 4> kinds{0, 1, 2, 3};  // f32 or bf16 for keys and values; exact or not
     const std::array sizes{heads.size(),   groups.size(),  head_dims.size(), rows.size(),   others.size(), furthest.size(),
                            layouts.size(), windows.size(), caps.size(),      scales.size(), kinds.size()};
     for (std::size_t a = 0; a < sizes.size(); ++a)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The device operations of kernels on the emulated device do what CUDA's manual says. Each kind of fault that the emulated device detects
-// is planted here once.
+// Tests that the emulated device's operations do what CUDA's manual says. For each kind of fault that the emulated device detects, one test
+// has a kernel with this fault.
 #include <lazyprune/backend/cuda/device.hpp>
 
 #include <lazyprune/backend/cuda/launch.hpp>
@@ -23,7 +23,7 @@ using device::shared_memory;
 
 namespace {
 
-/// Device memory, with the given numbers or never written.
+/// An array in device memory, with given numbers, or never written.
 template <class T>
 class array {
  public:
@@ -55,7 +55,8 @@ void run(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, std::
   cudaDeviceSynchronize();
 }
 
-/// A kernel that is wrong under only some orders of threads is detected under all: `work` throws a fault that has `says`, with each seed.
+/// Checks that `work` throws a fault that contains `says`, with each of five seeds. A kernel that gives wrong results in only some orders
+/// of its threads must be detected in all orders.
 template <class Work>
 void check_fault(const std::string& says, Work work) {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u}) {
@@ -81,7 +82,7 @@ __global__ void indices(global<unsigned> out) {
   out[block * blockDim.x * blockDim.y * blockDim.z + thread] = block * 1000 + thread;
 }
 
-/// The sum of a block's numbers, by shuffles in a warp and shared memory between warps.
+/// Adds up a block's numbers, by shuffles within a warp and by shared memory between warps.
 template <bool Barrier>
 __global__ void block_sum(global<const int> x, global<int> out) {
   int sum = x[threadIdx.x];
@@ -103,7 +104,7 @@ __global__ void warp_words(global<int> out) {
   out[96 + threadIdx.x] = __any_sync(0xffffffffu, lane == 31) * 2 + __all_sync(0xffffffffu, lane < 31);
 }
 
-/// Writes the order in which the threads pass a barrier.
+/// Writes the numbers of the threads, in the order in which they pass a barrier.
 __global__ void order(global<unsigned> counter, global<unsigned> out) {
   __syncthreads();
   out[atomicAdd(counter, 1u)] = threadIdx.x;
@@ -120,7 +121,7 @@ __global__ void warp_exchange(global<int> out) {
   out[threadIdx.x] = numbers[threadIdx.x ^ 1u];
 }
 
-/// Each block writes its parts, and the last block to finish sums all parts.
+/// Each block writes its two numbers to `parts`. The last block to finish adds up all of `parts`.
 template <bool Releases, bool Acquires>
 __global__ void last_block_sums(global<int> parts, global<unsigned> finished, global<int> out) {
   const shared<unsigned> mine = shared_memory<unsigned>(0);
@@ -138,8 +139,8 @@ __global__ void last_block_sums(global<int> parts, global<unsigned> finished, gl
   out[0] = sum;
 }
 
-/// The lanes of two blocks read their block's number. One lane of each block publishes the reads: those of all lanes, or only its own. The
-/// block that publishes last writes the other block's number.
+/// Each lane of two blocks reads its block's number. One lane of each block publishes reads by a fence and an atomic: the reads of all
+/// lanes if `All` is true, or else only its own. The block that publishes last writes the other block's number.
 template <bool All>
 __global__ void last_block_writes(global<int> x, global<unsigned> finished, unsigned teller) {
   const int read = x[blockIdx.x];
@@ -172,7 +173,7 @@ __global__ void read_wide(global<const float> from, global<float> to) { to[0] = 
 __global__ void read_shared(global<int> out) { out[0] = shared_memory<int>(0)[threadIdx.x]; }
 __global__ void write_shared() { shared_memory<int>(0)[threadIdx.x] = 1; }
 
-/// The ways to lay out a fragment wrongly.
+/// The mistakes that a kernel can make in the layout of a fragment.
 enum class mistake { none, a_registers, a_halves, b_registers, b_rows, sum_registers };
 
 template <mistake Made>
@@ -182,7 +183,7 @@ __global__ void product(global<const std::uint16_t> a, global<const std::uint16_
   std::uint32_t left[4] = {two(a, group * 16 + pair), two(a, (group + 8) * 16 + pair), two(a, group * 16 + pair + 8),
                            two(a, (group + 8) * 16 + pair + 8)};
   const unsigned column = Made == mistake::b_rows ? threadIdx.x % 8 : group;
-  std::uint32_t right[2] = {two(b, column * 16 + pair), two(b, column * 16 + pair + 8)};  // b (8, 16): its columns
+  std::uint32_t right[2] = {two(b, column * 16 + pair), two(b, column * 16 + pair + 8)};  // b (8, 16) holds the columns
   if (Made == mistake::a_registers) std::swap(left[1], left[2]);
   if (Made == mistake::a_halves) left[0] = left[0] << 16 | left[0] >> 16;
   if (Made == mistake::b_registers) std::swap(right[0], right[1]);
@@ -212,7 +213,7 @@ __global__ void matrices(global<const std::uint16_t> x, global<std::uint32_t> ou
   for (unsigned r = 0; r < 4; ++r) out[threadIdx.x * 4 + r] = got[r];
 }
 
-/// Copies into shared memory in two groups, and reads numbers that another thread has copied.
+/// Copies numbers into shared memory in two groups, and reads numbers that another thread has copied.
 template <bool Waits, bool Barrier>
 __global__ void copied(global<const int> x, global<int> out) {
   const shared<int> there = shared_memory<int>(0);
@@ -239,7 +240,8 @@ std::vector<int> counted(std::size_t n) {
   return numbers;
 }
 
-// The PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type", for .bf16: element i of a fragment of the lane.
+// These functions return the place in the matrix of element i of a lane's fragment, for .bf16. They are from the PTX manual, "Matrix
+// Fragments for mma.m16n8k16 with floating point type".
 struct place {
   unsigned row, column;
 };
@@ -363,7 +365,7 @@ TEST_CASE("mma multiplies by the manual's fragments") {
       for (unsigned k = 0; k < 16; ++k) exact += left[row][k] * right[k][column];
       CHECK(got[lane * 4 + i] == exact);
     }
-  // The corners of the manual's figures.
+  // Compare with the corners of the figures in the manual.
   CHECK(a_place(31, 7).row == 15);
   CHECK(a_place(31, 7).column == 15);
   CHECK(a_place(4, 2).row == 9);
@@ -430,7 +432,7 @@ TEST_CASE("a thread sees its copies into shared memory after a wait, and other t
   const auto got = out.numbers();
   for (int i = 0; i < 64; ++i) CHECK(got[static_cast<std::size_t>(i)] == i * 4 + (i + 32) % 64 * 4);
   check_fault("never written", [&] { run(copied<false, true>, 1, 64, 2048, x.data(), out.data()); });
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {  // never written, or a race
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {  // the fault is a read of unwritten numbers, or a race
     emulated::the_device().threads.seed = seed;
     CHECK_THROWS_AS(run(copied<true, false>, 1, 64, 2048, x.data(), out.data()), emulated::fault);
   }
@@ -463,7 +465,7 @@ TEST_CASE("planted: one thread's fence after reads of other threads") {
     run(kernel, 2, 32, 0, x.data(), finished.data(), teller);
     return x.numbers()[0] + x.numbers()[1];
   };
-  for (unsigned teller = 0; teller < 32; ++teller) {  // the last one that reads, too
+  for (unsigned teller = 0; teller < 32; ++teller) {  // one of these lanes is the last to read
     CHECK(written(last_block_writes<true>, teller) == 7 + 8);
     check_fault("a race with the read", [&] { written(last_block_writes<false>, teller); });
   }
@@ -471,7 +473,7 @@ TEST_CASE("planted: one thread's fence after reads of other threads") {
 
 TEST_CASE("planted: a missing barrier") {
   const array<int> x(counted(256)), out(32);
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {  // by the order of warps, thread 0 reads unwritten numbers or has a race
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {  // the order of warps decides whether thread 0 reads unwritten numbers or has a race
     emulated::the_device().threads.seed = seed;
     CHECK_THROWS_AS(run(block_sum<false>, 1, 256, 8 * sizeof(int), x.data(), out.data()), emulated::fault);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels alone, for cases beyond the backend's contract (cuda.test.cpp): rounding, and rows inside other rows.
+// Tests single kernels in cases that the backend's contract (cuda.test.cpp) does not have: rounding, and rows with numbers between them.
 #include <lazyprune/backend/cuda/elementwise.cuh>
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ __global__ void sum_and_most(device::global<const float> in, device::global<floa
   to[2 * threadIdx.x + 1] = most;
 }
 
-/// Rows on the device with numbers between them. Rows begin at a multiple of 16 bytes if `aligned`.
+/// Rows on the device with numbers between them. If `aligned` is true, each row begins at a multiple of 16 bytes.
 template <class T>
 class placed {
  public:

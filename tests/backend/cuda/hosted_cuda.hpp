@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The backend cuda for tests with rows in host memory. Each operation copies rows to the device and back, with the gaps between them.
+// Wraps the backend cuda for tests whose rows are in host memory. Each operation copies its rows to the device and back, including the gaps
+// between rows.
 #pragma once
 
 #include <lazyprune/backend/cuda.hpp>
@@ -73,11 +74,11 @@ class hosted_cuda {
   using memory = lazyprune::device::array<float, lazyprune::device::purpose::activations>;
   struct guest {
     memory there;
-    float* back = nullptr;  // the host rows to write; null: the rows are only read
+    float* back = nullptr;  // where to copy the rows back to on the host; null if they are only read
     std::size_t size;
   };
 
-  /// Returns a copy of the rows on the device: until `leave`, the same copy for the same rows.
+  /// Returns a copy of the rows on the device. Until `leave`, calls with the same rows return the same copy.
   template <class T>
   lazyprune::rows_view<T> visit(lazyprune::rows_view<T> rows) {
     const std::size_t size = rows.rows > 0 ? (rows.rows - 1) * rows.stride + rows.columns : 0;

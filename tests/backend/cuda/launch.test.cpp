@@ -18,7 +18,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Adds `more` to each number, through the last bytes of shared memory.
+/// Adds `more` to each number. Each number passes through the last bytes of shared memory.
 __global__ void add(device::global<int> x, std::size_t shared_bytes, int more) {
   const auto last = device::shared_memory<int>(shared_bytes - blockDim.x * sizeof(int));
   last[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];

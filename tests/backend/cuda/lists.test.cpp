@@ -19,7 +19,7 @@ std::span<const T> list(const std::vector<T>& numbers) {
   return numbers;
 }
 
-/// The copies to the device, and their bytes, since the last call.
+/// Returns how many copies to the device were made since the last call, and how many bytes they had.
 struct sent {
   std::size_t copies, bytes;
   friend bool operator==(const sent&, const sent&) = default;
@@ -51,7 +51,7 @@ TEST_CASE("lists on the device are not sent again; all others go in one copy") {
   CHECK(numbers_at(first_b, 100) == b);
   CHECK(numbers_at(first_c, 1) == c);
 
-  std::vector<std::uint32_t> other = b;  // differs only in the middle, which the hash does not read
+  std::vector<std::uint32_t> other = b;  // `other` differs only in the middle, which the hash does not read
   other[50] = 8;
   const auto [there, same] = all.send(list(other), list(other));
   CHECK(sent_now().copies == 1);

@@ -27,7 +27,7 @@ void write(int* there, std::vector<int> here) {
 }  // namespace
 
 TEST_CASE("device memory is allocated, moved, enlarged and freed") {
-  device::synchronize();  // completes earlier frees
+  device::synchronize();  // complete earlier frees
   const std::size_t held = bytes_held();
   {
     numbers a(3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies of numbers to the device and back.
+// Copies numbers to the device and back.
 #pragma once
 
 #include <lazyprune/backend/cuda/memory.hpp>
@@ -9,7 +9,7 @@
 
 namespace lazyprune_test {
 
-/// Returns `count` numbers from `there` on, an address on the device.
+/// Returns `count` numbers, copied from the device address `there`.
 template <class T>
 std::vector<T> numbers_at(const T* there, std::size_t count) {
   std::vector<T> here(count);

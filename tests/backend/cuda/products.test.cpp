@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The calls of cuBLASLt. The contract in cuda.test.cpp tests the products themselves.
+// Tests the calls of cuBLASLt. The contract in cuda.test.cpp tests the results of the products.
 #include <lazyprune/backend/cuda/products.hpp>
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ TEST_CASE("rows inside other rows are multiplied, with a bias and added to earli
   products.multiply({x.data() + 1, 2, inputs, 6}, weight, nullptr, false, {out.data(), 2, outputs, 4});
   CHECK(out.numbers() == std::vector<float>{15, 1, 10, 100, 11, 1, 6});
   products.multiply({x.data() + 1, 0, inputs, 6}, weight, nullptr, false, {out.data(), 0, outputs, 4});
-  CHECK((products.bytes() == 0 || products.bytes() == std::size_t{32} << 20));  // the algorithms choose
+  CHECK((products.bytes() == 0 || products.bytes() == std::size_t{32} << 20));  // depends on the algorithms that cuBLASLt chooses
 }
 
 TEST_CASE("a weight in bf16 rounds activations to bf16") {

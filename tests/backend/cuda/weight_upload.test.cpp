@@ -14,7 +14,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Sends rows of `columns` consecutive numbers by several threads, and returns what arrives.
+/// Sends rows of `columns` consecutive numbers, packed by several threads. Returns the numbers that are then on the device.
 std::vector<int> sent(device::weight_upload& upload, std::size_t rows, std::size_t columns) {
   on_device<int> there(rows * columns);
   upload.send(reinterpret_cast<std::byte*>(there.data()), rows, columns * sizeof(int),
@@ -38,7 +38,7 @@ TEST_CASE("rows arrive in order, for any number of buffers and any length of row
   device::weight_upload upload(3);
   CHECK(sent(upload, 0, 4).empty());
   CHECK(sent(upload, 1, 1) == counted(1));
-  CHECK(sent(upload, 7, 100'000) == counted(700'000));                           // within one buffer, by several threads
-  CHECK(sent(upload, 3, 3 << 20) == counted(std::size_t{9} << 20));              // a row a buffer
+  CHECK(sent(upload, 7, 100'000) == counted(700'000));                           // all rows in one buffer, packed by several threads
+  CHECK(sent(upload, 3, 3 << 20) == counted(std::size_t{9} << 20));              // one row in each buffer
   CHECK(sent(upload, 2, (4 << 20) + 1) == counted((std::size_t{8} << 20) + 2));  // a row larger than a buffer
 }

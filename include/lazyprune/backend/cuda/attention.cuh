@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention kernels. They go through a row's active tokens tile by tile, with a running softmax (Milakov and Gimelshein, "Online normalizer
-// calculation for softmax", 2018; FlashAttention, arXiv 2205.14135). Heads that share keys and values are computed together. Here a query
-// is one head of one row. The queries of one key/value head are numbered row by row.
+// calculation for softmax", 2018; FlashAttention, arXiv 2205.14135). Heads that share a key/value head are computed together. In this
+// header, a query is one head of one row. The queries of one key/value head are numbered row by row.
 #pragma once
 
 #include <cstddef>
@@ -16,28 +16,28 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// The argument of the attention kernels. `blocks` are those of a stored_kv.
+/// The argument of the attention kernels. `blocks` has the addresses of a stored_kv's blocks.
 struct attention_task {
   row_span<const float> q;            // (rows, heads * head_dim)
-  row_span<float> out;                // the same
-  global<const uint2> seen;           // (rows): a row sees the active tokens x to y - 1; neither x nor y falls from row to row
-  global<const std::uint32_t> slots;  // (active); null: consecutive slots from first_slot on
+  row_span<float> out;                // (rows, heads * head_dim)
+  global<const uint2> seen;           // (rows): a row sees the active tokens x to y - 1; x and y never decrease from row to row
+  global<const std::uint32_t> slots;  // (active); if null, the slots are consecutive, from first_slot on
   unsigned first_slot;
   global<const void* const> blocks;
   unsigned rows, heads, kv_heads, head_dim, pitch;
   float scale, soft_cap;
-  unsigned split;       // active tokens of a split; there are gridDim.z splits
-  global<float> parts;  // results of splits, if several: (splits, rows, heads, 2 + head_dim): largest score, sum, weighted values
+  unsigned split;       // the active tokens of a split; there are gridDim.z splits
+  global<float> parts;  // if several, the splits' results (splits, rows, heads, 2 + head_dim): largest score, sum, weighted values
 
   __device__ __forceinline__ unsigned group() const { return heads / kv_heads; }
-  __device__ __forceinline__ unsigned queries() const { return rows * group(); }  // of a key/value head
+  __device__ __forceinline__ unsigned queries() const { return rows * group(); }  // the queries of one key/value head
 
-  /// The first column in q and out of a query of this key/value head.
+  /// Returns the first column of a query in q and in out. The query is one of this key/value head's.
   __device__ __forceinline__ std::size_t column_of(unsigned kv_head, unsigned query) const {
     return static_cast<std::size_t>(kv_head * group() + query % group()) * head_dim;
   }
 
-  /// The key, and the value, of active token i.
+  /// Returns the key, or the value, of active token i.
   template <class Stored>
   __device__ __forceinline__ global<const Stored> key(unsigned kv_head, unsigned i) const {
     const unsigned slot = slots ? static_cast<unsigned>(slots[i]) : first_slot + i;
@@ -55,8 +55,8 @@ struct attention_task {
   }
 };
 
-inline constexpr float no_score = -3.4028234663852886e38f;                // below every score; finite, so that differences are numbers
-inline constexpr float unseen = -std::numeric_limits<float>::infinity();  // its weight is 0 whatever the largest score is
+inline constexpr float no_score = -3.4028234663852886e38f;                // less than every score; finite, so differences are never NaN
+inline constexpr float unseen = -std::numeric_limits<float>::infinity();  // has weight 0, whatever the largest score is
 
 /// Loads 16 bytes of stored numbers as floats.
 __device__ __forceinline__ void load_floats(global<const float> from, float (&to)[4]) {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_floats(global<const std::uint16_t> from, fl
   }
 }
 
-/// Writes k and v (rows, kv_heads * head_dim) into the slots of writable blocks. Grid (rows, pieces_for(kv_heads * pitch)).
+/// Writes k and v (rows, kv_heads * head_dim) into slots. Their blocks must be writable. Grid (rows, pieces_for(kv_heads * pitch)).
 template <class Stored>
 __global__ void put_rows(row_span<const float> k, row_span<const float> v, global<const std::uint32_t> slots, global<void* const> blocks,
                          unsigned kv_heads, unsigned head_dim, unsigned pitch) {
@@ -101,7 +101,7 @@ __global__ void put_rows(row_span<const float> k, row_span<const float> v, globa
   }
 }
 
-/// Reads the keys of slots, or their values if `values`, as floats (slots, kv_heads * head_dim). One block for each slot.
+/// Reads the keys of slots as floats (slots, kv_heads * head_dim), or their values if `values` is true. Grid (slots).
 template <class Stored>
 __global__ void read_slots(global<const void* const> blocks, global<const std::uint32_t> slots, bool values, unsigned kv_heads,
                            unsigned head_dim, unsigned pitch, global<float> out) {
@@ -144,11 +144,11 @@ __device__ __forceinline__ void load_floats(shared<const std::uint16_t> from, fl
   }
 }
 
-/// Attention entirely in float. Grid (tiles of queries, kv_heads, splits). A warp has four queries. Its lanes are the keys of a tile while
-/// it computes scores, and then the dimensions of the values. If queries are few and keys are split, a block has one warp. Otherwise it has
-/// four warps, which share a tile of keys. Keys and values are in shared memory in their stored type. Budgets are by dimensions and warps,
-/// for a multiprocessor of compute capability 8.0 (see elementwise.cuh). Their shared memory is for keys and values in float; bf16 takes
-/// half.
+/// Attention entirely in float. Grid (tiles of queries, kv_heads, splits). A warp has four queries. While it computes scores, each lane has
+/// one key of a tile. While it sums values, each lane has some dimensions of the values. With few rows, a block has one warp, and keys are
+/// split among blocks. Otherwise a block has four warps, which share a tile of keys. Shared memory holds keys and values in their stored
+/// type. The budgets are named by dimensions and warps, and are for a multiprocessor of compute capability 8.0 (see elementwise.cuh). Their
+/// shared memory is for keys and values in float; bf16 takes half for these.
 /// budget attend_exact<32, 1>: 168 registers, 10560 bytes of shared memory, 12 blocks of 32 threads
 /// budget attend_exact<64, 1>: 168 registers, 19264 bytes of shared memory, 8 blocks of 32 threads
 /// budget attend_exact<128, 1>: 168 registers, 36672 bytes of shared memory, 4 blocks of 32 threads
@@ -161,7 +161,7 @@ template <class Stored, unsigned D, unsigned Warps>
 struct exact_attention {
   static constexpr unsigned threads = Warps * warp_lanes, queries = 4 * Warps, keys = warp_lanes;
   static constexpr unsigned blocks = Warps == 1 ? 12 : D <= 64 ? 5 : D <= 128 ? 3 : 1;  // that the registers leave room for
-  // The distances of rows in shared memory. Lanes that read 16 bytes each of different rows then use different banks.
+  // The distances between rows in shared memory, in numbers. With these, lanes that read 16 bytes of different rows use different banks.
   static constexpr unsigned pitch = D + 16 / sizeof(Stored), query_pitch = D + 4;
   static constexpr std::size_t address_bytes = keys * sizeof(void*);
   static constexpr std::size_t shared_bytes =
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
   using tile = exact_attention<Stored, D, Warps>;
   constexpr unsigned pitch = tile::pitch, query_pitch = tile::query_pitch, of_warp = 4, own = D / warp_lanes;
   constexpr unsigned piece = 16 / sizeof(Stored), pieces = D / piece, together = tile::keys * pieces / tile::threads;
-  constexpr unsigned wide = own < 4 ? own : 4;  // adjacent numbers of a value that a lane has
+  constexpr unsigned wide = own < 4 ? own : 4;  // how many adjacent numbers of a value a lane reads at once
   const shared<global<const Stored>> found = shared_memory<global<const Stored>>(0);
   const shared<float> q = shared_memory<float>(tile::address_bytes), weights = q + tile::queries * query_pitch;
   const shared<Stored> k = shared_memory<Stored>(tile::address_bytes + tile::queries * (query_pitch + tile::keys) * sizeof(float)),
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
   const uint2 of_first = t.seen[first / group], of_last = t.seen[last / group];
   const unsigned begin = max(of_first.x, blockIdx.z * t.split), end = min(of_last.y, (blockIdx.z + 1) * t.split);
   const auto address = [&](unsigned token) { return t.key<Stored>(kv_head, min(token, end - 1)); };
-  global<const Stored> next = nullptr;  // the address of this thread's key of the next tile
+  global<const Stored> next = nullptr;  // the address of this thread's key in the next tile
   if (begin < end && threadIdx.x < tile::keys) next = address(begin + threadIdx.x);
 
   for (unsigned i = threadIdx.x; i < tile::queries * D; i += blockDim.x) {
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
   }
 
   for (unsigned at = begin; at < end; at += tile::keys) {
-    __syncthreads();  // no thread reads the last tile any more
+    __syncthreads();  // every thread has finished reading the previous tile
     if (threadIdx.x < tile::keys) found[threadIdx.x] = next;
     __syncthreads();
     LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
       const float largest = fmaxf(most[r], warp_most(score)), fade = expf(most[r] - largest);
       const float weight = sees ? expf(score - largest) : 0.0f;
       most[r] = largest;
-      sum[r] = sum[r] * fade + weight;  // of this lane's keys
+      sum[r] = sum[r] * fade + weight;  // the sum of this lane's keys only
       for (unsigned e = 0; e < own; ++e) o[r][e] *= fade;
       p[r * tile::keys + lane] = weight;
     }
@@ -283,11 +283,11 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
   }
 }
 
-/// Attention on tensor cores, for keys and values in bf16. Grid (kv_heads, tiles of queries). Queries and weights are rounded to bf16, sums
-/// are float, and weights are powers of two by exp2_fast. The last tile of queries comes first, because it sees the most keys. Four warps
-/// share tiles of keys and values, and have 16 or 32 queries each. With 32, a warp uses each number of a key or a value for twice as many
-/// products. It then waits for tensor cores and not for shared memory. A tile of values is copied while scores and weights are computed.
-/// The next tile of keys is copied while values are summed.
+/// Attention on tensor cores, for keys and values in bf16. Grid (kv_heads, tiles of queries). Queries and attention weights are rounded to
+/// bf16, and sums are float. exp2_fast computes the weights. The last tile of queries comes first, because it sees the most keys. Four
+/// warps share the tiles of keys and values, and have 16 or 32 queries each. With 32 queries, a warp uses each number of a key or a value
+/// for twice as many products. The kernel is then bound by the tensor cores, not by shared memory. A tile of values is copied while scores
+/// and weights are computed. The next tile of keys is copied while values are summed.
 /// budget attend_tensor<32, 64>: 128 registers, 16384 bytes of shared memory, 4 blocks of 128 threads
 /// budget attend_tensor<64, 64>: 168 registers, 28672 bytes of shared memory, 3 blocks of 128 threads
 /// budget attend_tensor<128, 64>: 168 registers, 53248 bytes of shared memory, 3 blocks of 128 threads
@@ -300,13 +300,13 @@ struct tensor_attention {
   static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = Queries, keys = D <= 128 ? 64 : 32;
   static constexpr unsigned of_warp = queries / warps;
   static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // that the registers leave room for
-  static constexpr unsigned pitch = D + 8;  // the distance of rows in shared memory: the eight rows of a matrix are in different banks
+  static constexpr unsigned pitch = D + 8;  // from row to row in shared memory: the eight rows of a matrix are in different banks
   static constexpr std::size_t address_bytes = 2 * keys * sizeof(void*);
   static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
 };
 
-/// Starts to copy a tile into shared memory, from `skip` numbers behind the addresses in `found`. Tokens from `count` on become zeros.
-/// Zeros also pad each head.
+/// Starts the copy of a tile of keys or values into shared memory. Each row begins `skip` numbers after its address in `found`. Tokens from
+/// `count` on become zeros. Zeros also pad each head to D numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> found, unsigned skip, unsigned head_pitch, unsigned count,
                                           shared<std::uint16_t> to) {
@@ -324,7 +324,7 @@ __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> fo
   commit_copies();
 }
 
-/// Loads a tile of queries into shared memory as bf16. Queries after the last one become zeros. Zeros also pad each head.
+/// Loads a tile of queries into shared memory as bf16. Queries after the last one become zeros. Zeros also pad each head to D numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_queries(const attention_task& t, unsigned kv_head, unsigned first, shared<std::uint16_t> to) {
   constexpr unsigned piece = 8, pieces = D / piece, own = Tile::queries * pieces / Tile::threads, together = own < 8 ? own : 8;
@@ -354,13 +354,13 @@ __device__ __forceinline__ void load_queries(const attention_task& t, unsigned k
   }
 }
 
-/// `Scaled`: a score is a product times a positive scale, and there is no soft cap.
+/// See tensor_attention. `Scaled` is true if a score is a product times a positive scale, without a soft cap.
 template <unsigned D, unsigned Queries, bool Scaled>
 __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_attention<D, Queries>::blocks)
     attend_tensor(attention_task t) {
   using tile = tensor_attention<D, Queries>;
-  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // tiles of mma's eight columns
-  constexpr unsigned row_tiles = tile::of_warp / 16;                                        // tiles of mma's sixteen rows
+  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // tiles of eight columns, as mma has them
+  constexpr unsigned row_tiles = tile::of_warp / 16;                                        // tiles of sixteen rows, as mma has them
   constexpr float log2_of_e = 1.4426950408889634f;
   const shared<global<const std::uint16_t>> found = shared_memory<global<const std::uint16_t>>(0);
   const shared<std::uint16_t> q = shared_memory<std::uint16_t>(tile::address_bytes), k = q + tile::queries * pitch,
@@ -369,12 +369,12 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   const unsigned first = (gridDim.y - 1 - blockIdx.y) * tile::queries, own = first + warp * tile::of_warp, all = t.queries();
   const auto values = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // the distance from a key to its value
 
-  // Queries after the last one see the same tokens as it. They are computed but not written.
+  // A query after the last one counts as the last one here. Its result is not written.
   const auto seen_by = [&](unsigned query) { return static_cast<uint2>(t.seen[min(query, all - 1) / t.group()]); };
   const unsigned begin = seen_by(first).x, end = seen_by(first + tile::queries - 1).y;
-  const uint2 of_first = seen_by(own), of_last = seen_by(own + tile::of_warp - 1);  // of this warp
+  const uint2 of_first = seen_by(own), of_last = seen_by(own + tile::of_warp - 1);  // this warp's first and last query
 
-  // The key addresses of two tiles, one token for each thread. Tokens after the last one get its address.
+  // The key addresses of two tiles. Each thread finds those of one token a tile. A token after the last one gets the last one's address.
   const auto address = [&](unsigned token) { return t.key<std::uint16_t>(kv_head, min(token, end - 1)); };
   const bool finds = threadIdx.x < tile::keys;
   if (finds) {
@@ -385,7 +385,7 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   load_tile<tile, D>(found, 0, t.pitch, end - begin, k);
   load_queries<tile, D>(t, kv_head, first, q);
 
-  // A lane holds two rows of mma's sixteen: lane / 4 and lane / 4 + 8. Here they are rows 0 and 1.
+  // A lane holds two of mma's sixteen rows: lane / 4 and lane / 4 + 8. The index r numbers them 0 and 1.
   const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
   float most[row_tiles][2], sum[row_tiles][2], o[row_tiles][value_tiles][4];  // most: the largest score, times log2(e)
   LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
@@ -393,15 +393,15 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[m][n][e] = 0;
   }
 
-  unsigned which = 0;  // offset of the half of `found` that has this tile
+  unsigned which = 0;  // the offset of this tile's addresses in `found`: 0 or tile::keys
   for (unsigned at = begin; at < end; at += tile::keys) {
     const bool more = at + tile::keys < end;
     const bool some = own < all && at < of_last.y && of_first.x < at + tile::keys;  // does this warp see any key of the tile?
     wait_for_copies<0>();
-    __syncthreads();  // the keys have arrived, and no thread reads the last values any more
+    __syncthreads();  // the keys have arrived, and every thread has finished reading the previous values
     load_tile<tile, D>(found + which, values, t.pitch, end - at, v);
 
-    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // mma's left operand: its results for 16 keys already have this layout
+    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // mma's left operand; the scores of 16 keys already have its layout
     if (some) {
       float s[row_tiles][key_tiles][4];
       LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
@@ -462,14 +462,14 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
       }
     }
     wait_for_copies<0>();
-    __syncthreads();  // the values have arrived, and no thread reads these keys any more
+    __syncthreads();  // the values have arrived, and every thread has finished reading these keys
     if (more) load_tile<tile, D>(found + (tile::keys - which), 0, t.pitch, end - at - tile::keys, k);
-    global<const std::uint16_t> next = nullptr;  // for the tile after the next one; found while values are summed
+    global<const std::uint16_t> next = nullptr;  // the address of a key of the tile after the next one; found while values are summed
     if (finds) next = address(at + 2 * tile::keys + threadIdx.x);
 
     if (some) {
       constexpr unsigned of_keys = value_tiles / 2, steps = key_tiles / 2 * of_keys;
-      std::uint32_t b[2][4];  // values of this step and of the next one, which are being loaded
+      std::uint32_t b[2][4];  // the values of this step, and those of the next step, which are being loaded
       const auto load_values = [&](unsigned step, std::uint32_t(&to)[4]) {
         ldmatrix_transposed(to, v + (step / of_keys * 16 + lane % 8 + lane / 8 % 2 * 8) * pitch + step % of_keys * 16 + lane / 16 * 8);
       };
@@ -510,8 +510,8 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
 
 inline constexpr unsigned most_splits = 64;
 
-/// Joins the results of the splits. Grid (rows, heads). First each thread computes the share of one split in the sum. Then each thread adds
-/// up one dimension over some of the splits; other threads have the same dimension and the other splits.
+/// Joins the results of the splits. Grid (rows, heads). First, each thread computes the factor of one split in the sum. Then each thread
+/// adds up one dimension over some of the splits. Other threads add up the same dimension over the other splits.
 /// budget join_splits: 32 registers, 1312 bytes of shared memory, 8 blocks of 256 threads
 struct split_join {
   static constexpr unsigned threads = 256;
@@ -543,10 +543,10 @@ __global__ void join_splits(Task t, unsigned splits) {
   t.out.row(blockIdx.x)[static_cast<std::size_t>(blockIdx.y) * t.head_dim + threadIdx.x] = x / total;
 }
 
-/// Scores of the last rows, from first_row on, with the first `active` tokens: out (rows - first_row, heads, active). A token that a row
-/// does not see gets no_score. Each thread has one key, and goes through the heads that share it. Its grid is
-/// (tiles of keys, kv_heads, rows - first_row). Shared memory is for a group's queries (group, pitch): 4 of 256 numbers in this budget.
-/// With more, fewer blocks fit.
+/// Computes the scores of the rows from first_row on with all `active` tokens: out (rows - first_row, heads, active). A token that a row
+/// does not see gets no_score. Each thread has one key, and goes through the heads that share it. Grid (tiles of keys, kv_heads, rows -
+/// first_row). Shared memory holds the queries of the heads that share a key: (group, pitch) floats. The budget is for 4 queries of 256
+/// numbers; with more, fewer blocks fit.
 /// budget probe_scores: 64 registers, 4096 bytes of shared memory, 8 blocks of 128 threads
 template <class Stored>
 __global__ void probe_scores(attention_task t, unsigned first_row, unsigned active, global<float> out) {
@@ -575,7 +575,7 @@ __global__ void probe_scores(attention_task t, unsigned first_row, unsigned acti
   }
 }
 
-/// Turns scores (rows, active) into probabilities, in place. One block for each row, with one float of shared memory for each warp.
+/// Turns scores (rows, active) into probabilities, in place. Grid (rows), with one float of shared memory for each warp.
 template <class Scalar>
 __global__ void softmax_rows(global<Scalar> x, unsigned active) {
   const global<Scalar> row = x + static_cast<std::size_t>(blockIdx.x) * active;
@@ -593,15 +593,16 @@ __global__ void softmax_rows(global<Scalar> x, unsigned active) {
   for (unsigned i = threadIdx.x; i < active; i += blockDim.x) row[i] = row[i] / sum;
 }
 
-/// Reduces the heads' probabilities x (rows, heads, active) to one row, in place of the first head's. Grid (pieces of the active tokens,
-/// rows). Each thread has one token. It adds the heads in double, one after the other, and so gives the bits of the host's reduce_heads.
+/// Reduces the probabilities x (rows, heads, active) over the heads. The result (active) of each row replaces the first head's. Grid
+/// (pieces of the active tokens, rows). Each thread has one token. It adds the heads in double, one after the other, so the result has the
+/// same bits as the host's reduce_heads.
 template <class Scalar>
 __global__ void reduce_rows(global<Scalar> x, unsigned heads, unsigned active, head_reduction over) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= active) return;
   const global<Scalar> row = x + static_cast<std::size_t>(blockIdx.y) * heads * active + i;
   double sum = 0;
-  float most = 0;  // no probability is below it
+  float most = 0;  // no probability is less
   for (unsigned h = 0; h < heads; ++h) {
     const float probability = row[static_cast<std::size_t>(h) * active];
     sum += static_cast<double>(probability);

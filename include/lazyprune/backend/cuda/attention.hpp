@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention of rows over a KV cache on the device: the choice of kernels, their arguments, and how keys are split among blocks.
+// Attention of rows over a KV cache on the device. This header chooses the kernels, fills their arguments, and splits keys among thread
+// blocks.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +37,9 @@ class attention_layer {
     scores_.reserve(most.queries * heads * most.active);
   }
 
-  /// out = attention of q (rows, heads * head_dim). When this returns, the probe's numbers are on the host. If heads are reduced, only one
-  /// row a query is copied to the host. Throws `error` (unsupported) if heads have more than 256 numbers.
+  /// Computes out = attention of q, both (rows, heads * head_dim). When this function returns, the probe's probabilities are on the host.
+  /// If the probe reduces heads, only one row for each query is copied to the host. Throws `error` (unsupported) if head_dim is more than
+  /// 256.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
               lists& lists, read_back& back) {
     if (q.rows == 0) return;
@@ -59,9 +61,9 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 16;     // up to so many give too few tiles of queries to fill a device: keys are split
-  static constexpr std::size_t least_split = 64;  // keys
-  // From this many tiles of 128 queries on, they are faster than twice as many tiles of 64. Fewer tiles do not fill a device.
+  static constexpr std::size_t few_rows = 16;     // so few rows give too few tiles of queries to fill a device, so keys are split
+  static constexpr std::size_t least_split = 64;  // keys of a split, at least
+  // With this many tiles of 128 queries or more, wide tiles are faster than tiles of 64 queries. Fewer wide tiles do not fill a device.
   static constexpr std::size_t wide_tiles = 192;
 
   attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
@@ -115,7 +117,7 @@ class attention_layer {
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
-  // For few rows: the active tokens of a split, the number of splits, and the floats of their results.
+  // For few rows: how many active tokens a split has, how many splits there are, and how many floats their results take.
   static std::size_t split_of(std::size_t active) { return std::max<std::size_t>(least_split, (active + most_splits - 1) / most_splits); }
   static std::size_t splits_of(std::size_t active) { return (active + split_of(active) - 1) / split_of(active); }
   static std::size_t part_floats(std::size_t splits, std::size_t rows, std::size_t heads, std::size_t head_dim) {
@@ -159,7 +161,7 @@ class attention_layer {
   bool exact_;
   std::vector<uint2> seen_;
   std::vector<const void*> blocks_;
-  scratch<float> parts_;   // see attention_task
+  scratch<float> parts_;   // results of splits: see attention_task
   scratch<float> scores_;  // (probed rows, heads, active)
 };
 

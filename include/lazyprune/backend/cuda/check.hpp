@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Status codes of the CUDA runtime and cuBLASLt, thrown as `error`.
+// Turns status codes of the CUDA runtime and cuBLASLt into exceptions of type `error`.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,7 +14,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Throws `error` unless the call succeeded. The message has `where`, what was `expected`, and CUDA's name and description of the failure.
+/// Throws an `error` unless the call succeeded. The message contains `where`, `expected`, and CUDA's name and description of the failure.
 /// Clears the runtime's last error, so that the next call does not return it again.
 inline void check(cudaError_t answer, std::string_view where, std::string_view expected = "success") {
   if (answer == cudaSuccess) return;

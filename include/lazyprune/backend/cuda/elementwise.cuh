@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Kernels for everything but products and attention. Each is bound by memory: it reads and writes its numbers once. A block has a row, or a
-// piece of a row. A thread takes four neighbouring numbers at a time, in one access if the rows are aligned for that. The next four are the
-// next thread's.
+// Kernels for everything except products and attention. Each kernel is bound by memory: it reads and writes its numbers once. A block has a
+// row, or a piece of a row. A thread takes four adjacent numbers at a time, in one access if the alignment of the rows allows it. The next
+// thread takes the next four.
 //
-// Kernels state their budget: registers of a thread, shared memory of a block, and how many blocks of how many threads then fit on a
-// multiprocessor of compute capability 8.0. It has 65,536 registers, 2,048 threads, and 164 KiB of shared memory. Each block takes 1 KiB
-// more than it asks for. The tests read these lines: they compare the first number with ptxas's, and the others with the launches.
-// Kernels that wait for memory use all the threads that fit:
+// Each kernel states its budget: the registers of a thread, the shared memory of a block, and how many blocks of how many threads then fit
+// on a multiprocessor of compute capability 8.0. Such a multiprocessor has 65,536 registers, 2,048 threads, and 164 KiB of shared memory.
+// Each block takes 1 KiB of shared memory more than it asks for. The tests read the lines of the budgets. They compare the number of
+// registers with ptxas's, and the other numbers with the launches. Kernels that wait for memory use all the threads that fit:
 /// budget of every other kernel: 32 registers, 32 bytes of shared memory, 8 blocks of 256 threads
 #pragma once
 
@@ -33,7 +33,7 @@ struct row_span {
   __device__ __forceinline__ global<T> row(std::size_t r) const { return data + r * stride; }
 };
 
-/// Convert a stored number, a float or the bits of a bf16, to float, and back.
+/// These functions convert a stored number (a float, or the bits of a bf16 number) to float, and back.
 __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(std::uint16_t bits) { return widen(bits); }
 template <class T>
@@ -44,7 +44,7 @@ __device__ __forceinline__ T from_float(float value) {
     return round_to_bf16(value);
 }
 
-/// The sum, and the maximum, of a warp's numbers, in all lanes: the same bits in each.
+/// Return the sum, or the maximum, of a warp's numbers. All lanes get the same bits.
 __device__ __forceinline__ float warp_sum(float value) {
   for (unsigned by = warp_lanes / 2; by > 0; by /= 2) value += __shfl_xor_sync(all_lanes, value, by);
   return value;
@@ -54,7 +54,8 @@ __device__ __forceinline__ float warp_most(float value) {
   return value;
 }
 
-/// The same for a block. `room` is shared memory, one float for each warp. It may be used again after the next barrier.
+/// Join the numbers of a thread block: block_sum adds them, and block_most takes the maximum. `room` is shared memory, one float for each
+/// warp. It may be used again after the next barrier.
 template <class Join>
 __device__ __forceinline__ float block_join(float of_the_warp, shared<float> room, Join join) {
   if (threadIdx.x % warp_lanes == 0) room[threadIdx.x / warp_lanes] = of_the_warp;
@@ -80,8 +81,8 @@ __device__ __forceinline__ bool by_four(row_span<T> rows, std::size_t columns) {
   return fits<four_of<T>>(rows.data) && rows.stride % 4 == 0 && columns % 4 == 0;
 }
 
-/// Load, and store, four numbers of a row from `at` on. `Wide`: in one access. Otherwise numbers from `columns` on are read as 0 and not
-/// written.
+/// Load, or store, four numbers of a row from `at` on. If `Wide` is true, they do so in one access. Otherwise numbers from `columns` on are
+/// read as 0 and not written.
 template <bool Wide, class T>
 __device__ __forceinline__ float4 load_four(global<const T> row, unsigned at, unsigned columns) {
   if constexpr (!Wide) {
@@ -107,8 +108,8 @@ __device__ __forceinline__ void store_four(global<T> row, unsigned at, unsigned 
   }
 }
 
-/// Calls use(at, load(at)) for each four numbers of a row that are this thread's. gridDim.y blocks share a row. A thread begins two loads
-/// before it waits for the first.
+/// Calls use(at, load(at)) for each group of four numbers of a row that this thread has. gridDim.y blocks share a row. A thread begins two
+/// loads before it waits for the first.
 template <class Load, class Use>
 __device__ __forceinline__ void for_fours(unsigned columns, Load load, Use use) {
   const unsigned step = 4 * gridDim.y * blockDim.x;
@@ -129,7 +130,7 @@ __device__ __forceinline__ void wide_or_not(bool wide, Body body) {
     body(std::false_type{});
 }
 
-// All kernels but norm_rows have one block for each piece of a row: grid (rows, pieces_for(columns)).
+// All kernels below except norm_rows have one block for each piece of a row: grid (rows, pieces_for(columns)).
 
 /// out[r] = table[ids[r]] * scale.
 template <class Stored>
@@ -148,8 +149,8 @@ __global__ void embed_rows(row_span<const Stored> table, global<const std::uint3
   });
 }
 
-/// out = x / sqrt(mean(x^2) + epsilon) * weight. One block for each row, with one float of shared memory for each warp. out may be x. The
-/// first numbers of a row stay in registers, 16 in each thread: 4096 with 256 threads.
+/// out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x. Grid (rows), with one float of shared memory for each warp. Each thread
+/// keeps its first 16 numbers in registers between the two passes. With 256 threads, these are the first 4096 numbers of a row.
 /// budget norm_rows: 56 registers, 32 bytes of shared memory, 4 blocks of 256 threads
 template <class Scalar>
 __global__ void __launch_bounds__(256, 4)
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std
   });
 }
 
-/// out = x rounded to bf16, with zeros from `columns` up to the width of out.
+/// out = x rounded to bf16, followed by zeros from `columns` up to the stride of out.
 template <class Scalar>
 __global__ void round_rows(row_span<const Scalar> x, std::size_t columns, row_span<std::uint16_t> out) {
   const global<const float> from = x.row(blockIdx.x);
@@ -253,7 +254,7 @@ __global__ void __launch_bounds__(256, 5)
   });
 }
 
-/// RoPE in place. Each thread has pairs (i, i + half) of a head. table (positions, 2, half): cosines, sines.
+/// Applies RoPE in place. Each thread has pairs (i, i + half) of a head. `table` is (positions, 2, half): cosines, then sines.
 template <class Scalar>
 __global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t half, global<const std::uint32_t> positions,
                             global<const float> table) {
@@ -279,13 +280,13 @@ __global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t h
   }
 }
 
-/// The source and the destination of a row, in device memory.
+/// The addresses of a row's source and destination in device memory.
 struct row_move {
   const void* from;
   void* to;
 };
 
-/// Copies each row of the list, and converts it from From to To.
+/// Copies each row of the list, and converts it from type From to type To.
 template <class From, class To>
 __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
   const row_move move = moves[blockIdx.x];
@@ -300,13 +301,14 @@ __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
   });
 }
 
-/// Returns the threads of a block for rows of this many numbers. It depends on `columns` alone, because it decides the order of sums.
+/// Returns how many threads a block has for rows of this many numbers. The result depends only on `columns`, because it determines the
+/// order of sums.
 inline unsigned threads_for(std::size_t columns) {
   const std::size_t warps = (columns + 4 * warp_lanes - 1) / (4 * warp_lanes);
   return warp_lanes * static_cast<unsigned>(std::min<std::size_t>(std::max<std::size_t>(warps, 1), 8));
 }
 
-/// Returns how many blocks of threads_for(columns) threads share a row of this many numbers: eight numbers for each thread.
+/// Returns how many blocks of threads_for(columns) threads share a row of this many numbers. Each thread gets eight numbers.
 inline unsigned pieces_for(std::size_t columns) {
   const std::size_t piece = 8 * threads_for(columns);
   return static_cast<unsigned>((columns + piece - 1) / piece);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Launches of kernels as plain calls.
+// Launches kernels by a function call, without nvcc's <<< >>> syntax.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,11 +18,11 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-inline constexpr std::size_t shared_without_asking = 48 * 1024;  // bytes of shared memory that every kernel may have
-inline constexpr std::size_t little_shared = 4 * 1024;           // bytes a block with which any carveout has room for enough blocks
+inline constexpr std::size_t shared_without_asking = 48 * 1024;  // bytes a block that every kernel may have
+inline constexpr std::size_t little_shared = 4 * 1024;           // bytes a block; any carveout has room for enough blocks of this size
 
-/// Lets the kernel have this many bytes of shared memory a block. Asks for the largest carveout of shared memory, so that as many blocks as
-/// possible fit on a multiprocessor. The driver's own choice may have room for only one.
+/// Lets each block of the kernel have this many bytes of shared memory. Also asks for the largest carveout (the part of the L1 cache that
+/// is shared memory), so that as many blocks as possible fit on a multiprocessor. The driver's own choice may have room for only one block.
 template <class... Parameters>
 void allow_shared_memory(void (*kernel)(Parameters...), std::size_t bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), "shared memory",
@@ -30,7 +30,7 @@ void allow_shared_memory(void (*kernel)(Parameters...), std::size_t bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared), "shared memory");
 }
 
-/// Launches the kernel in a stream. A grid without blocks launches nothing. Throws `error` if the launch fails.
+/// Launches the kernel in a stream. If the grid has no blocks, launches nothing. Throws `error` if the launch fails.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;

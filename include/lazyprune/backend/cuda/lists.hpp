@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies of the host's lists on the device: positions, slots, ranges, addresses. A list that is there already is not sent again, so that
+// Copies the host's lists to the device: positions, slots, ranges, addresses. A list that is already on the device is not sent again, so
 // layers with the same tokens share their lists.
 #pragma once
 
@@ -21,9 +21,9 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Lists are appended to a page-locked buffer on the host, and copied from there to the same offsets of a buffer on the device. They stay
-/// until the buffer is full. Then the object waits for all work on the device, forgets all lists, and fills the buffer from its beginning.
-/// So it overwrites nothing that a copy or a kernel still reads, and the lists that it knows are on the device.
+/// Lists are appended to a page-locked buffer on the host, and copied to the same offsets of a buffer on the device. They stay there until
+/// the buffer is full. The object then waits for all work on the device, forgets all lists, and fills the buffer again from offset 0. So it
+/// never overwrites a list that a copy or a kernel still reads.
 class lists {
  public:
   lists() = default;
@@ -33,8 +33,8 @@ class lists {
 
   std::size_t bytes() const { return there_.bytes(); }
 
-  /// Returns the device addresses of an operation's lists; null for an empty list. They are valid for work that is queued before the next
-  /// call. All lists that are not on the device yet are sent in one copy.
+  /// Returns the device address of each list of an operation, or null for an empty list. Work that is queued before the next call may use
+  /// these addresses. All lists that are not yet on the device are sent in one copy.
   template <class... T>
   std::tuple<const T*...> send(std::span<const T>... given) {
     static_assert((std::is_trivially_copyable_v<T> && ...));
@@ -43,7 +43,7 @@ class lists {
     return std::apply([this](const auto&... list) { return std::tuple<const T*...>(reinterpret_cast<const T*>(address(list))...); }, all);
   }
 
-  /// Makes room for operations whose lists have up to `size` bytes together. These then allocate nothing.
+  /// Makes room for operations whose lists have up to `size` bytes in total. Such operations then allocate nothing.
   void reserve(std::size_t size) {
     if (size <= there_.size()) return;
     end();
@@ -57,7 +57,8 @@ class lists {
   using list_bytes = std::string_view;
   static constexpr std::size_t alignment = 16, least = std::size_t{1} << 20;
 
-  /// Hashes a list's size and both of its ends. So a long list is read in full only once, when it is compared.
+  /// Hashes a list's size, its first 64 bytes and its last 64 bytes. So a look-up reads a long list in full only once: when it compares it
+  /// with a known list.
   struct hash {
     std::size_t operator()(list_bytes list) const {
       const std::size_t end = std::min<std::size_t>(list.size(), 64);
@@ -70,7 +71,7 @@ class lists {
   const std::byte* address(list_bytes here) const { return here.empty() ? nullptr : there_.data() + (here.data() - begin()); }
   char* begin() const { return reinterpret_cast<char*>(here_.data()); }
 
-  /// Replaces each list by its copy in `here_`, and sends the lists that are missing there.
+  /// Replaces each list by its copy in `here_`. Appends and sends the lists that had no copy.
   template <std::size_t Count>
   void find_or_put(std::array<list_bytes, Count>& all) {
     std::array<list_bytes, Count> found;
@@ -114,7 +115,7 @@ class lists {
   }
 
   locked_memory here_;
-  array<std::byte, purpose::scratch> there_;  // the same bytes on the device
+  array<std::byte, purpose::scratch> there_;  // the bytes of `here_`, on the device
   std::size_t used_ = 0;
   std::unordered_set<list_bytes, hash> known_;  // the lists in `here_`
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Page-locked memory of the host. The device copies to and from it at the full rate of the link, while the host continues.
+// Page-locked host memory. The device copies to and from this memory at the full rate of the link, while the host continues.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,11 +17,11 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// `size` bytes of uninitialised page-locked memory. Wait for all copies that use it before this object ends.
+/// `size` bytes of uninitialised page-locked memory. Before you destroy this object, wait for all copies that use its memory.
 class locked_memory {
  public:
   locked_memory() = default;
-  /// Throws `error` (no_memory) that names `what` and the bytes.
+  /// If the allocation fails for lack of memory, throws an `error` (no_memory) that names `what` and the bytes.
   locked_memory(std::size_t size, std::string_view what) : size_(size) {
     check(cudaMallocHost(&data_, size), what, std::to_string(size) + " bytes of page-locked memory");
   }
@@ -43,8 +43,8 @@ class locked_memory {
   std::size_t size_ = 0;
 };
 
-/// Copies numbers from the device to memory of the host that is not page-locked. Small copies go through a page-locked buffer. This takes a
-/// few microseconds; the driver's own way takes tens. Large copies are left to the driver, which splits them itself.
+/// Copies numbers from the device to host memory that is not page-locked. Small copies go through a page-locked buffer, which takes a few
+/// microseconds. The driver alone takes tens of microseconds for them. Large copies are left to the driver, which splits them itself.
 class read_back {
  public:
   static constexpr std::size_t room_bytes = std::size_t{4} << 20;
@@ -53,7 +53,7 @@ class read_back {
     if (room_.size() == 0) room_ = locked_memory(room_bytes, "read-back");
   }
 
-  /// Copies `rows` rows of `width` bytes, which lie `from_pitch` and `to_pitch` bytes apart, and waits for them.
+  /// Copies `rows` rows of `width` bytes and waits for them. Source rows are `from_pitch` bytes apart, destination rows `to_pitch` bytes.
   void copy(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t rows) {
     if (width == 0 || rows == 0) return;
     const bool small = width * rows <= room_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Device memory, and the stream of all work on the device.
+// Device memory, and the one stream that orders all work on the device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,9 +29,9 @@ struct stream_of_device {
   int device;
 };
 
-/// The current device of the first caller's thread, and the stream of all contexts of this process. Sequences that share memory may belong
-/// to different contexts. One stream orders all their work without events. Freed memory stays in the driver's pool, so that it can be
-/// allocated again without a call to the system.
+/// The device of this process, and the stream of all its backend objects (contexts). The device is the current device of the thread that
+/// calls this function first. Sequences of different contexts may share memory; one stream orders all their work without events. Freed
+/// memory stays in the driver's pool, so that it can be allocated again without a system call.
 inline const stream_of_device& the_stream() {
   static const stream_of_device one = [] {
     stream_of_device made{nullptr, current_device()};
@@ -47,7 +47,7 @@ inline const stream_of_device& the_stream() {
 
 inline cudaStream_t stream() { return the_stream().stream; }
 
-/// Throws `error` (unsupported) if this thread's current device is not the process's.
+/// Throws `error` (unsupported) if this thread's current device is not the device of this process (see the_stream).
 inline void check_device() {
   const int expected = the_stream().device, found = current_device();
   if (found != expected)
@@ -58,7 +58,7 @@ inline void check_device() {
 /// Waits until all queued work is done.
 inline void synchronize() { check(cudaStreamSynchronize(stream()), "the device's work"); }
 
-/// The use of memory, for error messages.
+/// What memory is used for. Error messages name it.
 enum class purpose : std::uint8_t { weights, activations, keys_and_values, aux_cache, scratch };
 
 constexpr std::string_view name_of(purpose p) {
@@ -66,8 +66,9 @@ constexpr std::string_view name_of(purpose p) {
   return names[static_cast<std::size_t>(p)];
 }
 
-/// Uninitialised device memory for `size` numbers. It is allocated and freed in the stream's order, so work that was queued before the end
-/// of this object may still use it. Throws `error` (no_memory) that names the purpose and the bytes.
+/// Uninitialised device memory for `size` numbers. The stream orders its allocation and its release, so work that was queued before this
+/// object's destruction may still use the memory. If there is too little memory, throws an `error` (no_memory) that names the purpose and
+/// the bytes.
 template <class T, purpose Purpose>
 class array {
  public:
@@ -92,7 +93,7 @@ class array {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(T); }
 
-  /// New memory for `size` numbers, with a copy of the first `kept` numbers of this.
+  /// Returns new memory for `size` numbers, with a copy of the first `kept` numbers of this array.
   array resized(std::size_t size, std::size_t kept) const {
     array other(size);
     if (kept > 0) check(cudaMemcpyAsync(other.data_, data_, kept * sizeof(T), cudaMemcpyDeviceToDevice, stream()), name_of(Purpose));
@@ -104,7 +105,7 @@ class array {
   std::size_t size_ = 0;
 };
 
-/// Scratch memory for numbers. It grows to the largest size that was ever reserved. Its contents are lost when it grows.
+/// Scratch memory for numbers. It grows to the largest size that was reserved. When it grows, its contents are lost.
 template <class T>
 class scratch {
  public:

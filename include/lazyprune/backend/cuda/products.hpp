@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Products with weights, by cuBLASLt. cuBLASLt is column-major: a row-major matrix is its transpose there. So out = x w^T is
-// out^T = (w^T)^T x^T. The weight is the left operand, and the numbers of one output are side by side, as tensor cores want them.
+// Products with weights, by cuBLASLt. cuBLASLt is column-major, so it reads a row-major matrix as its transpose. We therefore compute out =
+// x w^T as out^T = (w^T)^T x^T. The weight is the left operand. The weights of one output are adjacent in memory, as tensor cores want
+// them.
 #pragma once
 
 #include <cublasLt.h>
@@ -24,8 +25,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Sums are float. Activations are rounded to bf16 if the weight is bf16. cuBLASLt chooses the order of the sums by the shape. So a row
-/// gets the same bits in the same shape, and may get other bits in another batch.
+/// Computes products of activations with weights. Sums are float. Activations are rounded to bf16 if the weight is bf16. cuBLASLt chooses
+/// the order of the sums by the shape. A row gets the same bits whenever the shape is the same, but it may get other bits in another batch.
 class products {
  public:
   products() {
@@ -36,13 +37,13 @@ class products {
 
   std::size_t bytes() const { return rounded_.bytes() + room_.bytes(); }
 
-  /// Reserves scratch for products of up to `rows` rows and `inputs` inputs. `rounds`: weights may be bf16.
+  /// Reserves scratch memory for products of up to `rows` rows and `inputs` inputs. `rounds` is true if weights may be bf16.
   void reserve(std::size_t rows, std::size_t inputs, bool rounds) {
     if (rounds) rounded_.reserve(rows * weight::pitch_of(inputs));
     room_.reserve(workspace_bytes);
   }
 
-  /// out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add`. `bias` may be null.
+  /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `bias` may be null.
   void multiply(rows_view<const float> x, const weight& w, const float* bias, bool add, rows_view<float> out) {
     if (x.rows == 0 || w.outputs() == 0) return;
     const void* from = x.data;
@@ -55,7 +56,7 @@ class products {
       from = rounded;
     }
     const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    const std::size_t inputs = w.type() == dtype::bf16 ? pitch : w.inputs();  // with padding zeros: tensor cores want a multiple of eight
+    const std::size_t inputs = w.type() == dtype::bf16 ? pitch : w.inputs();  // includes padding zeros: tensor cores want a multiple of 8
     const layout left(type, inputs, w.outputs(), w.pitch()), right(type, inputs, x.rows, pitch),
         result(CUDA_R_32F, w.outputs(), x.rows, out.stride);
     const description how(bias);
@@ -80,7 +81,7 @@ class products {
   }
 
  private:
-  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // cuBLAS's own size on compute capability 9.0
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // the size that cuBLAS itself uses on compute capability 9.0
 
   template <auto Destroy>
   struct destroy {
@@ -119,14 +120,14 @@ class products {
     owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> made;
   };
 
-  /// Everything that decides which algorithm is chosen.
+  /// The key of `choices_`: everything that the choice of an algorithm depends on.
   using choice_key = std::array<std::size_t, 11>;
   struct choice {
     cublasLtMatmulAlgo_t algorithm;
     std::size_t room;
   };
 
-  /// The alignment of an address in bytes, at most 256: no algorithm needs more.
+  /// Returns the alignment of an address in bytes, at most 256. No algorithm needs more.
   static std::size_t alignment_of(const void* p) {
     return std::min<std::size_t>(std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(p)), 256);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stored rows of activations on the device (the Aux Cache), as f32, or as bf16 in half the memory.
+// The Aux Cache on the device: stored rows of hidden states, as f32, or as bf16 in half the memory.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// row() returns device addresses.
+/// Stored rows in device memory. row() returns device addresses.
 using row_store = typed_rows<array<std::byte, purpose::aux_cache>>;
 
 }  // namespace device

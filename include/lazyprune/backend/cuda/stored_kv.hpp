@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The KV cache of one layer on the device, in blocks of slots. Memory grows by blocks. Copies share blocks until one of them writes.
+// The KV cache of one layer on the device, in blocks of slots. Memory grows by blocks. Copies of a cache share a block until one of them
+// writes to it.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// A block is (2, block_slots, kv_heads, pitch): keys, then values. A head's numbers are followed by zeros up to `pitch`, so that kernels
-/// read 16 bytes at a time.
+/// The KV cache of one layer. A block is (2, block_slots, kv_heads, pitch): keys, then values. Zeros pad each head from head_dim to `pitch`
+/// numbers, so that kernels can read 16 bytes at a time.
 class stored_kv {
  public:
   static constexpr std::size_t block_slots = 256;
@@ -29,7 +30,7 @@ class stored_kv {
   std::size_t kv_heads() const { return kv_heads_; }
   std::size_t head_dim() const { return head_dim_; }
   std::size_t pitch() const { return (head_dim_ + 7) / 8 * 8; }
-  std::size_t width() const { return kv_heads_ * pitch(); }  // of a slot
+  std::size_t width() const { return kv_heads_ * pitch(); }  // numbers of a slot's key, and of its value
   dtype type() const { return type_; }                       // f32 or bf16
   std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
 
@@ -42,7 +43,8 @@ class stored_kv {
     spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_bytes());
   }
 
-  /// Makes room for these slots, so that they can be written. An empty cache takes the type `as`, f32 or bf16; any other keeps its type.
+  /// Makes room for these slots, so that they can be written. If the cache is empty, it takes the type `as`, f32 or bf16. Otherwise it
+  /// keeps its type.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
     take_type(as);
     for (const std::uint32_t slot : slots) {
@@ -52,8 +54,8 @@ class stored_kv {
     }
   }
 
-  /// Returns the device addresses of the blocks, which it puts into `room`. All blocks may be read. A block may be written if `reserve` was
-  /// called for one of its slots since the cache was last copied.
+  /// Puts the device addresses of the blocks into `room` and returns them. Every block may be read. A block may be written only if
+  /// `reserve` was called for one of its slots since the last copy of the cache was made.
   std::span<const void* const> addresses(std::vector<const void*>& room) const {
     room.clear();
     for (const auto& block : blocks_) room.push_back(block.data());

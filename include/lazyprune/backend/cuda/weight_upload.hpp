@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The upload of weights to the device: host threads pack rows into one page-locked buffer while the other buffer is copied.
+// The upload of weights to the device. Host threads pack rows into one page-locked buffer while the device copies the other buffer.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,12 +21,12 @@ namespace device {
 
 class weight_upload {
  public:
-  /// `threads`: how many threads pack; 0: usable_processors().
+  /// `threads` is the number of threads that pack rows; 0 stands for usable_processors().
   explicit weight_upload(int threads = 0)
       : threads_(threads > 0 ? static_cast<std::size_t>(threads) : static_cast<std::size_t>(usable_processors())) {}
 
-  /// Writes `rows` rows of `row_bytes` bytes each to `to` on the device and waits for them. pack(first, last, out) writes the rows
-  /// [first, last) to `out`, one behind the other; several threads call it at once.
+  /// Writes `rows` rows of `row_bytes` bytes each to the device address `to`, and waits for them. pack(first, last, out) must write the
+  /// rows [first, last) to `out`, without gaps. Several threads call pack at once.
   template <class Pack>
   void send(std::byte* to, std::size_t rows, std::size_t row_bytes, const Pack& pack) {
     if (rows == 0 || row_bytes == 0) return;
@@ -37,7 +37,7 @@ class weight_upload {
       locked_memory& buffer = buffers_[now];
       if (buffer.size() < at_a_time * row_bytes) buffer = locked_memory(std::max(buffer_bytes, row_bytes), "weights");
       pack_rows(first, last, row_bytes, buffer.data(), pack);
-      synchronize();  // waits for the copy of the other buffer, which ran while this one was packed
+      synchronize();  // wait for the copy of the other buffer, which ran while this buffer was packed
       check(cudaMemcpyAsync(to + first * row_bytes, buffer.data(), (last - first) * row_bytes, cudaMemcpyHostToDevice, stream()),
             "weights");
     }
@@ -46,7 +46,7 @@ class weight_upload {
 
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{16} << 20;
-  static constexpr std::size_t worth_a_thread = std::size_t{256} << 10;  // bytes
+  static constexpr std::size_t worth_a_thread = std::size_t{256} << 10;  // bytes that a thread packs, at least
 
   template <class Pack>
   void pack_rows(std::size_t first, std::size_t last, std::size_t row_bytes, std::byte* out, const Pack& pack) const {

@@ -18,11 +18,11 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// (outputs, inputs), float or bf16, rows a multiple of 16 bytes apart.
+/// A weight (outputs, inputs) in float or bf16. Each row begins at a multiple of 16 bytes.
 class weight {
  public:
-  /// Stacks the parts along the outputs. Rounds their numbers to `as` and keeps them in the type `stored`. Throws `error` unless the parts
-  /// have the same inputs and `as` is f32 or bf16.
+  /// Stacks the tensors `parts` along the outputs. Rounds their numbers to the type `as`, and keeps them in the type `stored`. Throws an
+  /// `error` unless all tensors have the same number of inputs and `as` is f32 or bf16.
   weight(std::span<const tensor> parts, dtype as, dtype stored, weight_upload& upload)
       : outputs_(lazyprune::detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),
@@ -55,7 +55,7 @@ class weight {
  private:
   std::size_t row_bytes() const { return pitch_ * size_of(type_); }
 
-  /// Writes one row, rounded to `as`, followed by zeros up to the pitch. `numbers`: room for a row.
+  /// Writes one row, rounded to `as`, followed by zeros up to the pitch. `numbers` has room for one row.
   void write_row(const tensor& row, dtype as, float* numbers, std::byte* out) const {
     const std::size_t size = inputs_ * size_of(type_);
     std::memset(out + size, 0, row_bytes() - size);

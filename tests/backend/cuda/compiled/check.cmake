@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
-# Compiles the backend cuda by nvcc for compute capability 8.0 and 9.0, with warnings as errors, and checks the kernels. A kernel must not keep
-# registers in memory (a stack frame, a register spill). It must not take more registers than its budget, nor shared memory that its launch does
-# not state. If cuobjdump and nvdisasm are there, attention on tensor cores must use them. Budgets are lines of the kernels' comments,
-# "/// budget NAME: N registers, ..."; tests/backend/cuda/attention.test.cpp compares the rest of each line with the launches.
+# Compiles the backend cuda with nvcc for compute capability 8.0 and 9.0, with warnings as errors, and checks the kernels. A kernel must keep all
+# its variables in registers, without a stack frame or a register spill. It must not use more registers than its budget. It must not use shared
+# memory that its launch does not state. If cuobjdump and nvdisasm are installed, the kernels of attention on tensor cores must have tensor core
+# instructions (HMMA). A budget is a line of a kernel's comment, "/// budget NAME: N registers, ...". tests/backend/cuda/attention.test.cpp
+# compares the rest of each line with the launches.
 # cmake -D ROOT=tree -D OUTPUT=folder -D NVCC=nvcc [-D HOST=g++] [-D CUOBJDUMP=cuobjdump] -P check.cmake
-# or, for saved output of these programs: -D ROOT=tree -D PTXAS=text [-D SASS=text] [-D LEAST=1]
+# To check saved output of these programs: cmake -D ROOT=tree -D PTXAS=text [-D SASS=text] [-D LEAST=1] -P check.cmake
 cmake_minimum_required(VERSION 3.25)
 if(NOT LEAST)
   set(LEAST 60)
 endif()
 
-# Patterns of mangled names, and their registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first pattern that matches counts. The last
-# one is empty and matches every kernel.
+# The list `budgets` has patterns of mangled names and their numbers of registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first
+# pattern that matches counts. The last pattern is empty and matches every kernel.
 set(budgets "")
 set(others "")
 foreach(file IN ITEMS attention.cuh elementwise.cuh)

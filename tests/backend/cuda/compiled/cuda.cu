@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All kernels and all code that launches them, for nvcc.
+// A program for nvcc to compile. It has all kernels and all code that launches them.
 #include <lazyprune/backend/cuda.hpp>
 
 #include <vector>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Runs check.cmake on the kernels as nvcc compiles them. Also tests that the check can fail, on output of ptxas and cuobjdump with one fault each.
+# Runs check.cmake on the kernels that nvcc compiles. Also tests that check.cmake can fail: each of these tests has output of ptxas and cuobjdump with
+# one fault.
 set(check ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR})
 set(script -P ${CMAKE_CURRENT_LIST_DIR}/check.cmake)
 set(texts ${CMAKE_CURRENT_BINARY_DIR}/compiled)
@@ -15,7 +16,8 @@ else()
   lazyprune_skipped(backend/cuda/compiled "nvcc (NVIDIA's CUDA toolkit)")
 endif()
 
-# compiled_text(name expected kernel memory used [sass]): ptxas's output for a kernel with this mangled name, and perhaps its disassembly
+# compiled_text(name expected kernel memory used [sass]): adds a test of check.cmake on the output of ptxas for a kernel with this mangled name, and on
+# its disassembly if `sass` is given. The test passes if check.cmake prints `expected`.
 function(compiled_text name expected kernel memory used)
   file(WRITE ${texts}/${name}.ptxas "ptxas info    : Compiling entry function '${kernel}' for 'sm_80'\nptxas info    : Function properties for ${kernel}\n\
     ${memory}\nptxas info    : Used ${used}, used 1 barriers, 456 bytes cmem[0]\n")

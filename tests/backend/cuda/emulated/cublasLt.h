@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The parts of cuBLASLt that this project uses: products in plain loops on the host, as the descriptors say in cuBLASLt's terms
-// (column-major). Everything else is refused. An algorithm may be used only with the alignments that it was requested for.
+// Implements the parts of cuBLASLt that this project uses. Plain loops on the host compute the products that the descriptors describe in
+// cuBLASLt's terms (column-major). Every other call or setting fails. An algorithm may be used only with the alignments that it was
+// requested for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -67,7 +68,7 @@ bool set(T& to, const void* from, std::size_t bytes) {
   return true;
 }
 
-/// Returns an operand as floats, with element (i, k) at row i of length k.
+/// Returns an operand as floats in row-major order. A row has k numbers, the dimension over which the product sums.
 inline std::vector<float> operand(const void* p, const layout& l, bool rows_are_k) {
   const std::size_t size = l.type == CUDA_R_32F ? 4 : 2, pitch = static_cast<std::size_t>(l.pitch);
   const std::size_t k = rows_are_k ? l.rows : l.columns, others = rows_are_k ? l.columns : l.rows;

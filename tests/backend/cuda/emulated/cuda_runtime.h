@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts of the CUDA runtime and of CUDA C++ that this project uses, on the emulated device. Names and meanings are CUDA's.
+// Implements the parts of the CUDA runtime and of CUDA C++ that this project uses, on the emulated device. The names and their meanings are
+// CUDA's.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +74,7 @@ T shuffle(unsigned mask, T value, unsigned from, site where) {
 
 }  // namespace emulated
 
-// The last parameters of these are the place of the call.
+// The last parameters of the following functions are the place of the call in the source.
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emulated::running_grid().barrier({file, line});
 }
@@ -201,7 +202,7 @@ inline cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 
-/// A kernel may have 48 KiB of shared memory, or more if that was asked for, up to the device's limit.
+/// A kernel may have 48 KiB of shared memory. It may have more, up to the device's limit, if the host has asked for it.
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
 inline constexpr int cudaSharedmemCarveoutMaxShared = 100;  // percent
 template <class Kernel>
@@ -229,7 +230,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   return cudaSuccess;
 }
 
-// There is one device, and a pool that keeps no freed memory.
+// There is one device. Its memory pool keeps no freed memory.
 using cudaMemPool_t = int;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
 inline cudaError_t cudaGetDevice(int* number) {
@@ -241,7 +242,7 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
-/// The clocks and lines of an A100 of 80 GB.
+/// The attributes are those of an A100 with 80 GB: its clocks, its multiprocessors and the width of its memory bus.
 enum cudaDeviceAttr {
   cudaDevAttrClockRate = 13,
   cudaDevAttrMultiProcessorCount = 16,
@@ -288,7 +289,7 @@ inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) 
 }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
-/// Host memory is read and written when the stream does this work.
+/// The copy reads or writes host memory only when the stream does this work, not when the host calls the function.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   emulated::the_device().give(stream, [=] {
     emulated::memory& m = emulated::the_device().store;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The emulated device: its memory, its grid, and streams. A stream does its work only when the host waits for it, in order. Streams take
-// turns at random. So faults show that need the delay of a real device.
+// The emulated device: its memory, its grid, and streams. A stream does its work in order, and only when the host waits for it. Streams
+// take turns at random. So the tests also find faults that a real device shows only because its work is delayed.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class device {
   std::size_t launches = 0;
   struct {
     std::size_t copies = 0, bytes = 0;
-  } to_device, to_host;                                // made so far
+  } to_device, to_host;                                // copies made so far
   std::size_t allocations = 0;                         // of device memory and of page-locked host memory
-  std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel, bytes
+  std::map<void (*)(), std::size_t> shared_asked_for;  // bytes, by kernel
 
   device() { streams_.push_back(std::make_unique<stream>()); }
 
@@ -51,7 +51,7 @@ class device {
     (to ? to : default_stream())->work.push_back(std::move(work));
   }
 
-  /// Does the work of streams until this one, or with synchronize_all every one, is empty. After a fault, the remaining work is dropped.
+  /// Does work of all streams until this stream has none left. After a fault, the remaining work of all streams is dropped.
   void synchronize(stream* until) {
     const std::lock_guard lock(one_at_a_time);
     if (!until) until = default_stream();

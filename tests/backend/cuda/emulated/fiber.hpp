@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fibers, for the threads of the emulated device. Each has its own stack, and one runs at a time. ucontext makes them. setjmp and longjmp
-// switch between them, because they need no system call, unlike swapcontext.
+// Fibers, on which the threads of the emulated device run. Each fiber has its own stack, and one fiber runs at a time. ucontext creates
+// fibers. setjmp and longjmp switch between them: unlike swapcontext, they need no system call.
 #pragma once
 
 #include <setjmp.h>
@@ -27,15 +27,16 @@
 
 namespace emulated {
 
-// longjmp by its own name: _FORTIFY_SOURCE replaces it by a version that refuses a jump to another stack.
+// Declares longjmp under the name of its symbol, because _FORTIFY_SOURCE replaces longjmp by a version that refuses a jump to another
+// stack.
 extern "C" [[noreturn]] void emulated_jump(jmp_buf, int) __asm__("_longjmp");
 
 class fiber {
  public:
-  /// The fiber of the thread that constructs it, which runs already.
+  /// Makes the fiber of the calling host thread, which already runs.
   fiber() = default;
 
-  /// A fiber that will run work(argument), which never returns.
+  /// Makes a fiber that will run work(argument). This function must never return.
   fiber(void (*work)(void*), void* argument) : work_(work), argument_(argument) {
     stack_ = ::mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack_ == MAP_FAILED) throw std::bad_alloc();
@@ -59,7 +60,7 @@ class fiber {
     ::munmap(stack_, stack_bytes);
   }
 
-  /// Switches from `from`, which runs, to `to`. Returns when another fiber switches back.
+  /// Switches from the running fiber `from` to `to`. Returns when another fiber switches back to `from`.
   [[gnu::noinline]] static void change(fiber& from, fiber& to) {
     if (_setjmp(from.place_) == 0) {
 #if LAZYPRUNE_EMULATED_ASAN
@@ -89,7 +90,7 @@ class fiber {
     const void* bottom;
     std::size_t size;
     __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &size);
-    if (!leaving_->stack_) {  // the stack of a host thread, whose bounds are known only here
+    if (!leaving_->stack_) {  // this is the stack of a host thread; only the sanitizer knows its bounds
       leaving_->bottom_ = const_cast<void*>(bottom);
       leaving_->size_ = size;
     }
@@ -106,8 +107,8 @@ class fiber {
   std::size_t size_ = 0;
   void* fake_stack_ = nullptr;
   bool begun_ = false;
-  ucontext_t first_;  // its start
-  jmp_buf place_;     // the place at which it was left
+  ucontext_t first_;  // the start of the fiber
+  jmp_buf place_;     // the place at which the fiber was left
 };
 
 }  // namespace emulated

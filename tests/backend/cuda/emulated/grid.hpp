@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the emulated device runs a kernel. Blocks run one after another in a random order. The threads of a block are fibers. Between two
-// points at which threads wait for each other, they run in a random order.
+// The part of the emulated device that runs kernels. Blocks run one after another, in a random order. The threads of a block are fibers.
+// Between two points at which threads wait for each other, they run in a random order.
 #pragma once
 
 #include <array>
@@ -32,16 +32,16 @@ struct site {
   }
 };
 
-/// An operation of all lanes of a warp: it makes each lane's result from the operands of all lanes.
+/// An operation that all lanes of a warp do together. It computes each lane's result from the operands of all lanes.
 template <class Operand, class Result>
 using meeting = void (*)(const std::array<Operand, lanes>&, std::array<Result, lanes>&);
 
 struct thread;
 
 /// A warp, with the operands and the results of two meetings. A lane may reach the next meeting before another lane has read its result of
-/// this one, but no lane can reach the meeting after that.
+/// the current one. But no lane can be two meetings ahead, so two copies are enough.
 struct warp {
-  static constexpr std::size_t most_bytes = 32;  // of a lane's operand or result
+  static constexpr std::size_t most_bytes = 32;  // the largest operand or result of a lane
 
   moment since = 0;  // the last __syncwarp
   unsigned arrived = 0;
@@ -64,15 +64,15 @@ struct thread {
   state is = state::done;
   site where{};
   knowledge knows{};
-  release fenced{};            // the accesses that its last fence covers; 0: there was no fence
-  std::vector<release> met{};  // by atomics; the next fence acquires them
+  release fenced{};            // the accesses that its last fence covers; all 0 before the first fence
+  std::vector<release> met{};  // found by atomics; the next fence acquires them
 
   /// An asynchronous copy of 16 bytes into shared memory.
   struct copy {
     std::uintptr_t to;
     std::array<std::uint64_t, 2> bytes;
   };
-  std::vector<copy> copies{};                   // started, and not in a group yet
+  std::vector<copy> copies{};                   // started, but not yet in a group
   std::deque<std::vector<copy>> copy_groups{};  // the oldest first
 };
 
@@ -81,11 +81,11 @@ class grid {
  public:
   explicit grid(memory& of) : memory_(of) {}
 
-  static constexpr std::size_t most_shared = 227 * 1024;  // of a block on compute capability 9.0
+  static constexpr std::size_t most_shared = 227 * 1024;  // the limit of a block on compute capability 9.0
 
   std::uint64_t seed = 1;
 
-  /// Runs `kernel` in this grid. An exception of one thread ends the grid and is thrown here.
+  /// Runs `kernel` in this grid. If a thread throws an exception, the grid ends and this function throws the exception.
   void run(index3 blocks, index3 threads, std::size_t shared_bytes, std::function<void()> kernel) {
     const auto count = static_cast<unsigned>(threads.count());
     if (blocks.count() == 0 || blocks.count() >= 1u << 20 || blocks.y > 65535 || blocks.z > 65535)
@@ -111,7 +111,7 @@ class grid {
     for (const std::uint32_t block : order) run_block(block, count);
   }
 
-  // The operations of a running thread.
+  // The following functions are the operations of a running thread.
 
   inline static thread* running = nullptr;
 
@@ -139,7 +139,8 @@ class grid {
     }
   }
 
-  /// A meeting of all lanes of a warp. All must meet at the same place in the source, for the same operation.
+  /// Lets the running lane wait until all lanes of its warp have come, and computes their results. All lanes must come to the same place in
+  /// the source, for the same operation.
   template <class Operand, class Result>
   Result meet(meeting<Operand, Result> about, const Operand& mine, site where) {
     static_assert(sizeof(Operand) <= warp::most_bytes && sizeof(Result) <= warp::most_bytes);
@@ -248,12 +249,12 @@ class grid {
     fiber::change(host_, *first.runs);
     running = nullptr;
     if (!failed_) return;
-    for (thread& t : threads_)  // they stay somewhere in the kernel
+    for (thread& t : threads_)  // its fiber is still in the middle of the kernel, so it cannot be reused
       if (t.is != thread::state::done) t = {};
     std::rethrow_exception(failed_);
   }
 
-  /// The body of a fiber. It runs one thread after another, of all blocks to come.
+  /// The function that each fiber runs. A fiber runs the same thread number of one block after another, for ever.
   static void work(void* argument) {
     grid& on = *static_cast<grid*>(argument);
     for (;;) {
@@ -284,8 +285,8 @@ class grid {
     if (w.ready_count == 0) ready_.push_back(&w);
     w.ready[w.ready_count++] = &t;
   }
-  /// Picks a random ready lane of the running warp, because its stacks are in the cache, or else of a random warp. Races are found by what
-  /// orders accesses, and not by the order in which they happen here.
+  /// Picks a random ready lane of the running warp, because the stacks of this warp are in the cache. If the warp has none, picks one of a
+  /// random warp. This choice hides no races: they are found by what orders the accesses, not by the order in which the accesses happen.
   thread& next() {
     emulated::warp& w = running && running->warp->ready_count > 0 ? *running->warp : *ready_[random(ready_.size())];
     thread*& place = w.ready[random(w.ready_count)];
@@ -327,14 +328,14 @@ class grid {
   std::uintptr_t shared_ = 0;
   std::size_t shared_bytes_ = 0;
   moment launch_since_ = 0, block_since_ = 0;
-  std::vector<release> acquired_;                                      // by the block
+  std::vector<release> acquired_;                                      // what the running block has acquired
   std::unordered_map<std::uintptr_t, std::vector<release>> releases_;  // by the address of the publishing atomic
   fiber host_;
   std::vector<thread> threads_;
   std::array<warp, most_threads / lanes> warps_;
   std::vector<emulated::warp*> ready_;  // the warps with ready lanes
   unsigned count_ = 0;
-  unsigned arrived_ = 0;  // at the barrier
+  unsigned arrived_ = 0;  // the number of threads that wait at the barrier
   site barrier_{};
   std::exception_ptr failed_;
 };

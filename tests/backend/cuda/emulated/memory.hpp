@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The memory of the emulated device. Only the device can follow its addresses. A shadow knows for every two bytes whether they are
-// allocated, whether they were written, and who accessed them last. Threads read and write by reference<T>, which asks the shadow.
+// The memory of the emulated device. Only device threads can dereference its addresses. A shadow memory knows for every two bytes whether
+// they are allocated, whether they were written, and which thread accessed them last. Threads read and write by reference<T>, which checks
+// each access against the shadow memory.
 //
-// A clock that ticks at every barrier decides whether one access comes before another: each access has the time at which it was made. A
-// thread is certain to see its own accesses, and those before its launch or before the last barrier of its block or warp. It also sees what
-// another block did before a fence and an atomic, if the thread's block has met this atomic by an atomic and a fence of its own.
+// A clock ticks at every barrier, and each access has the time at which it was made. These times decide whether one access comes before
+// another. A thread is certain to see its own accesses, the accesses before its launch, and those before the last barrier of its block or
+// warp. It may also see the accesses that another block made before a fence and an atomic operation. For this, the thread's own block must
+// use the same atomic variable later, followed by a fence.
 #pragma once
 
 #include <sys/mman.h>
@@ -25,7 +27,7 @@
 
 namespace emulated {
 
-/// A fault that the device detected. The message is one line: what was done, by which thread, and where.
+/// A fault that the device has detected. The message is one line. It says what was done, by which thread, and where.
 struct fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -45,33 +47,33 @@ struct cell {
 };
 static_assert(sizeof(cell) == 16);
 
-// Moments before those of any kernel. Memory with the moment `nobodys` is not allocated.
+// These moments come before those of any kernel. Memory with the moment `nobodys` is not allocated.
 inline constexpr moment nobodys = 0, never_written = 1, before = 2, first_moment = 3;
 
-// `who` is a thread of a launch: 10 bits for its number in the block, 20 for the block's. The other two bits tell how many readers it
-// stands for.
+// `who` is a thread of a launch. It has 10 bits for the thread's number in its block, and 20 bits for the block's number. The other two
+// bits tell how many readers it stands for.
 inline constexpr std::uint32_t several_of_a_warp = 1u << 30, several_of_a_block = 2u << 30, of_several_blocks = 3u << 30,
                                how_many = 3u << 30;
-inline constexpr std::uint32_t an_atomic = 2u << 30;  // for writes, with the bits of several_of_a_block
+inline constexpr std::uint32_t an_atomic = 2u << 30;  // marks an atomic's write; reads use this bit as several_of_a_block
 inline constexpr std::uint32_t thread_of(std::uint32_t who) { return who & 1023u; }
 inline constexpr std::uint32_t block_of(std::uint32_t who) { return (who & ~how_many) >> 10; }
 inline constexpr std::uint32_t warp_of(std::uint32_t who) { return (who & ~how_many) >> 5; }
 
-/// The accesses that a thread has published by a fence and then an atomic: its block's before `block_until`, and its own before
-/// `own_until`.
+/// The accesses that a thread has published by a fence and then an atomic operation: its block's accesses before `block_until`, and its own
+/// accesses before `own_until`.
 struct release {
   std::uint32_t who;
   moment block_until, own_until;
 };
 
-/// The accesses that a thread is certain to see: those before these moments.
+/// The accesses that a thread is certain to see: those before the moments in this object.
 struct knowledge {
   std::uint32_t who = 0;
   moment launch_since = 0;
   const moment* block_since = nullptr;
   const moment* warp_since = nullptr;
   const std::vector<release>* of_the_block = nullptr;  // acquired from other blocks
-  std::vector<release> own{};                          // the same, but not yet shared with the block by a barrier
+  std::vector<release> own{};                          // acquired by this thread; a barrier will share them with the block
 
   [[gnu::always_inline]] bool knows(access a) const {
     if (a.when < launch_since || a.who == who) return true;
@@ -105,13 +107,14 @@ class memory {
     ::munmap(shadow_, address_bytes / 2 * sizeof(cell));
   }
 
-  std::size_t capacity = address_bytes;  // bytes that can be held at a time
+  std::size_t capacity = address_bytes;  // how many bytes can be allocated at a time
   std::size_t held() const { return held_; }
-  std::size_t allocations() const { return allocations_; }  // ever made
-  bool checks = true;  // whether accesses use the shadow; memory that was allocated without it counts as not allocated with it
+  std::size_t allocations() const { return allocations_; }  // the number of allocations ever made
+  bool checks = true;  // if false, accesses do not use the shadow; memory allocated then counts as not allocated later
   moment clock = first_moment;
 
-  /// Returns the address of this many unwritten bytes, or 0. No address is given twice, so that a use after free is detected.
+  /// Allocates this many unwritten bytes and returns their address, or 0 if there is no room. It never returns an address twice, so that a
+  /// use after free is detected.
   std::uintptr_t allocate(std::size_t bytes) {
     const std::size_t pages = (bytes + page - 1) / page * page;
     if (bytes > capacity - std::min(held_, capacity) || next_ + pages + red_zone > address_bytes) return 0;
@@ -136,7 +139,7 @@ class memory {
 
   bool is_device(const void* p) const { return reinterpret_cast<std::uintptr_t>(p) - address(0) < address_bytes; }
 
-  /// Makes the bytes unwritten again. As numbers they are NaN.
+  /// Marks the bytes as unwritten, and fills them with NaN.
   void forget(std::uintptr_t at, std::size_t bytes) {
     std::memset(here(at), 0xff, bytes);
     if (checks) std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{never_written, 0}, {nobodys, 0}});
@@ -148,14 +151,15 @@ class memory {
   /// Marks bytes as not allocated, although their allocation stays.
   void fence_off(std::uintptr_t at, std::size_t bytes) { std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{nobodys, 0}, {nobodys, 0}}); }
 
-  /// Memory that the host reads or writes as a whole. Throws `fault` unless it is in a live allocation and, for reads, was written.
+  /// Return the address at which the host can read, or write, these bytes. Throw `fault` unless they are in one live allocation and, for
+  /// reads, were all written.
   const std::byte* to_read(const void* p, std::size_t bytes, const char* what) { return whole(p, bytes, what, false); }
   std::byte* to_write(void* p, std::size_t bytes, const char* what) {
     std::byte* const to = whole(p, bytes, what, true);
     if (checks) std::fill_n(shadow_of(reinterpret_cast<std::uintptr_t>(p)), (bytes + 1) / 2, cell{{before, 0}, {nobodys, 0}});
     return to;
   }
-  /// Copies within the device. Unwritten bytes stay unwritten in the copy.
+  /// Copies bytes within the device. Bytes that were unwritten are also unwritten in the copy.
   void copy(void* to, const void* from, std::size_t bytes) {
     std::memmove(whole(to, bytes, "a copy", true), whole(from, bytes, "a copy", true), bytes);
     if (checks)
@@ -163,7 +167,7 @@ class memory {
                    (bytes + 1) / 2 * sizeof(cell));
   }
 
-  // The accesses of threads.
+  // The following functions are the accesses of threads.
 
   template <class T>
   T read(std::uintptr_t at, const knowledge& me) {
@@ -182,7 +186,7 @@ class memory {
     std::memcpy(here(at), &value, sizeof(T));
   }
 
-  /// Starts an asynchronous write. No thread may read the bytes until the write was waited for.
+  /// Starts an asynchronous write. No thread may read the bytes until the writing thread has waited for the write.
   template <std::size_t Bytes>
   void begin_write(std::uintptr_t at, const knowledge& me) {
     if (const cell* bad = checks ? note_write<Bytes>(at, me) : nullptr) fail_write(at, *bad, Bytes, me);
@@ -191,7 +195,7 @@ class memory {
     for (cell& c : cells(at, Bytes)) c.write.when = never_written;
   }
 
-  /// Does old = *at; *at = change(old) as one atomic operation. Returns old.
+  /// Computes old = *at and *at = change(old) as one atomic operation. Returns old.
   template <class T, class Change>
   T atomic(std::uintptr_t at, const knowledge& me, Change change) {
     if (checks) {
@@ -215,7 +219,7 @@ class memory {
     return clock;
   }
 
-  /// Describes an address, as in "12 bytes behind an allocation of 64".
+  /// Describes an address, for example as "12 bytes behind an allocation of 64".
   std::string describe(std::uintptr_t at) const {
     if (at - address(0) >= address_bytes) return "an address of the host";
     auto next = blocks_.upper_bound(at);
@@ -252,7 +256,7 @@ class memory {
       throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of it");
   }
 
-  /// Returns true if the cells of one access are equal. Then one check holds for all of them.
+  /// Returns true if the cells of one access are equal, so that one check is enough for all of them.
   template <std::size_t Count>
   [[gnu::always_inline]] static bool alike(const cell* cells) {
     const auto bits = [](access a) { return std::bit_cast<std::uint64_t>(a); };
@@ -281,7 +285,7 @@ class memory {
   /// Returns true if the thread may read the cell, and notes the read.
   [[gnu::always_inline]] bool may_read(cell& c, const knowledge& me, bool of_the_block) const {
     if (c.write.when <= never_written || !me.knows(writing(c))) return false;
-    if (of_the_block) {  // only this block asks who wrote: forget a writer that all of the block or warp see, so that cells are alike
+    if (of_the_block) {  // shared memory: forget a writer that the whole block or warp sees, so that cells become alike
       if (c.write.when < *me.block_since)
         c.write = {before, 0};
       else if (c.write.when < *me.warp_since && warp_of(c.write.who) == warp_of(me.who) && !(c.write.who & an_atomic))
@@ -351,9 +355,9 @@ class memory {
     return here(at);
   }
 
-  std::byte* base_;  // the addresses of pointers: they cannot be read or written
+  std::byte* base_;  // the addresses that pointers have; they cannot be read or written
   std::byte* data_;  // the bytes at these addresses
-  cell* shadow_;     // one for every two bytes
+  cell* shadow_;     // one cell for every two bytes
   std::uintptr_t of_the_block_ = 0;
   std::size_t of_the_block_bytes_ = 0;
   std::size_t next_ = red_zone, held_ = 0, allocations_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Questions of the tests to the emulated device. tests/backend/cuda/real has the same functions for a GPU.
+// Functions by which the tests inspect and control the emulated device. tests/backend/cuda/real has the same functions for a GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,10 +14,10 @@ inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
 
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }
 
-/// From now on, threads run in another order.
+/// Makes threads run in another order from now on.
 inline void shuffle_threads(std::uint64_t seed) { emulated::the_device().threads.seed = seed; }
 
-/// Tells whether memory was allocated since its start.
+/// Tells whether memory was allocated since this object was constructed.
 class allocation_watch {
  public:
   bool saw_any() const { return emulated::the_device().allocations != before_; }
@@ -26,7 +26,7 @@ class allocation_watch {
   std::size_t before_ = emulated::the_device().allocations;
 };
 
-/// While an object exists, accesses do not use the shadow: only addresses are checked.
+/// While an object of this class exists, accesses do not use the shadow memory. Then only addresses are checked.
 class unchecked {
  public:
   unchecked() { emulated::the_device().store.checks = false; }

@@ -34,8 +34,8 @@ inline bool lies_on_device(const void* p) {
 /// Does nothing: a GPU chooses its own order of threads.
 inline void shuffle_threads(std::uint64_t) {}
 
-/// Tells whether the number of allocated bytes has changed since construction. The emulated device's version counts allocations. So it also
-/// sees memory that was freed again.
+/// Tells whether the number of allocated bytes has changed since this object was constructed. The class for the emulated device counts
+/// allocations, so it also sees memory that was freed again.
 class allocation_watch {
  public:
   bool saw_any() const { return bytes_held() != before_; }
@@ -44,7 +44,7 @@ class allocation_watch {
   std::size_t before_ = bytes_held();
 };
 
-/// Does nothing: on a GPU only compute-sanitizer checks accesses, if the tests run under it.
+/// Does nothing: on a GPU, accesses are checked only if the tests run under compute-sanitizer.
 class unchecked {
  public:
   unchecked() = default;

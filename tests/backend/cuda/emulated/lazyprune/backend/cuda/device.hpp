@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Replaces include/lazyprune/backend/cuda/device.hpp, with the same functions, if this folder comes first in the include path.
+// Has the same functions as include/lazyprune/backend/cuda/device.hpp, for the emulated device. It replaces that header if this folder
+// comes first in the include path.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -128,7 +129,7 @@ struct eight_halves {
   std::uint16_t half[8];
 };
 
-/// Each lane passes a row of an 8 x 8 matrix; eight lanes pass a matrix.
+/// Each lane passes one row of an 8 x 8 matrix, so eight lanes together pass a matrix.
 template <bool Transposed>
 void load_matrices(std::uint32_t (&to)[4], shared<const std::uint16_t> row, emulated::site where) {
   if (!emulated::running_grid().is_shared(row.address())) throw emulated::fault("ldmatrix: a row that is not in shared memory");
