@@ -72,20 +72,11 @@ class session {
     next_ = 0;
     carried_.clear();
     losses_.clear();
-    fresh_.clear();
-    for (token t = 0; t < known_; ++t)
-      if (!kv_[0].count(t) && !gone_.count(t) && !left_out_.count(t)) fresh_.insert(t);
     count_dense(new_, true);
   }
 
   /// The number of layers in the current step.
-  unsigned layers() const {
-    if (outputs_ > 0) return rules_.layers;
-    if (rules_.window == 0) return rules_.chunk_layers(prefill_);
-    for (token t = 0; t < chunk_end(); ++t)
-      if (fresh_.count(t)) return rules_.chunk_layers(prefill_);
-    return 0;
-  }
+  unsigned layers() const { return outputs_ > 0 ? rules_.layers : rules_.chunk_layers(prefill_); }
 
   layer enter(const scores& score) {
     all_is_saved();
@@ -362,8 +353,8 @@ class session {
   token new_ = 0;
   bool prefill_ = true;
   std::size_t outputs_ = 1;
-  unsigned next_ = 0;                         // the layer entered, or to be entered next
-  std::set<token> active_, carried_, fresh_;  // fresh: without keys when the step began
+  unsigned next_ = 0;  // the layer entered, or to be entered next
+  std::set<token> active_, carried_;
   std::vector<token> rows_;
   std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered, each with the layer whose input it is
   std::map<token, unsigned> moving_;   // the unsaved hidden states that still hold a slot of the waiting rows

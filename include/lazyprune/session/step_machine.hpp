@@ -160,8 +160,8 @@ class step_machine {
   /// The number W of queries whose attention the scorer gathers at every layer; 0 for other scorers. Let `a` be the number of tokens known
   /// after the last step with outputs, and k the number known now. The evidence rows of a step are the tokens from max(a, k - W) on. They
   /// are required. A step that was abandoned may have dropped some of them for good: these have no rows. A chunk computes only tokens
-  /// before max(a, k - W + 1). A later step with outputs then computes all of its evidence rows at every layer, however the prompt was cut.
-  /// A chunk that would compute no row has no layers.
+  /// before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every layer, however the
+  /// prompt was cut.
   std::size_t evidence_window() const noexcept { return gathered_queries(); }
 
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
@@ -213,7 +213,7 @@ class step_machine {
     append(request.tokens, 0);
     end_step();
     request_ = request;
-    depth_ = request.outputs > 0 ? layers_ : depth_of_chunk();
+    depth_ = request.outputs > 0 ? layers_ : chunk_layers(request.phase);
     layer_ = 0;
     in_step_ = true;
     queried_ |= request.outputs > 0;
@@ -319,14 +319,6 @@ class step_machine {
   std::size_t chunk_end(std::size_t queried_to, std::size_t tokens) const noexcept {
     const std::size_t queries = gathered_queries();
     return queries == 0 ? tokens : std::max(queried_to, tokens - std::min(tokens, queries - 1));
-  }
-
-  layer_id depth_of_chunk() const noexcept {
-    if (gathered_queries() == 0) return chunk_layers(request_.phase);
-    const std::size_t end = chunk_end(queried_to_, known());
-    for (auto t = static_cast<position>(settled_); t < end; ++t)
-      if (table_.frontier(t) == 0 && !table_.settled(t, layers_)) return chunk_layers(request_.phase);
-    return 0;
   }
 
   /// Sends the tokens from `begin` on back to frontier 0. Tokens that no later plan contains stay as they are.
