@@ -57,7 +57,7 @@ void write_model(const temporary_folder& folder, const nlohmann::json& config_fi
   lazyprune::reference<float> backend{lazyprune::execution{}};
   const lazyprune::random_source numbers(model, dtype::f32);
   std::map<std::string, tensor> asked;
-  load_model(backend, model, asked_weights{numbers, asked});
+  load_model(backend, model, asked_weights<lazyprune::random_source>{numbers, asked});
   nlohmann::json header;
   std::string data;
   const auto add = [&](const std::string& name, const nlohmann::json& shape, std::string_view bytes) {
@@ -80,7 +80,7 @@ std::map<std::string, std::string> weights_of(const temporary_folder& folder) {
   load_model(backend, files);  // refuses tensors that are no part of the model
   const lazyprune::checkpoint_weights weights(files);
   std::map<std::string, tensor> asked;
-  load_model(backend, files.config(), asked_weights{weights, asked});
+  load_model(backend, files.config(), asked_weights<lazyprune::checkpoint_weights>{weights, asked});
   std::map<std::string, std::string> bytes;
   for (const auto& [name, t] : asked) bytes[name] = std::string(reinterpret_cast<const char*>(t.data), t.bytes());
   return bytes;
