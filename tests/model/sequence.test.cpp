@@ -329,6 +329,57 @@ TEST_CASE("after a truncation, a sequence continues as if the forgotten steps ha
   CHECK(seq.aux_cache().bytes() == 0);
 }
 
+TEST_CASE("a scorer that gathers windows sees the same rows, bit for bit, after a truncation, a stopped step or a fork in the prompt") {
+  reference<double> backend{execution{}};
+  const auto net = tiny_model(backend, tiny_config(8));
+  workspace<reference<double>> work(net, backend);
+  const auto tokens = some_tokens(58);
+  struct stopping final : step_observer {
+    bool stops() override { return true; }
+  };
+  for (std::size_t window = 1; window <= 6; ++window) {
+    CAPTURE(window);
+    const std::string flags = "lazyllm --stages 3:0.5,5:0.5 --scorer prompt_window_attention:window=" + std::to_string(window);
+    auto whole = by_flags(net, flags);
+    trace_recorder expected(true);
+    read(work, whole, tokens, 50, &expected);
+    const std::vector<step_trace> later(expected.steps().begin() + 1, expected.steps().end());
+    const auto check = [&](sequence<reference<double>>& seq) {
+      const auto done = seq.known();
+      REQUIRE(copied(forward(work, seq, std::span(tokens).subspan(done, 50 - done), phase::prefill)) == expected.steps()[0].logits);
+      trace_recorder seen(true);
+      for (std::size_t at = 50; at < tokens.size(); ++at) forward(work, seq, std::span(tokens).subspan(at, 1), phase::decode, &seen);
+      require_same(seen.steps(), later);
+      REQUIRE(seq.kv().rows(0).size() == tokens.size());
+    };
+    for (std::size_t forgotten = 0; forgotten <= window + 1; ++forgotten) {
+      CAPTURE(forgotten);
+      auto seq = by_flags(net, flags);
+      REQUIRE(chunk(work, seq, std::span(tokens).first(40)));
+      const std::vector<token_id> wrong(forgotten, 3);
+      if (forgotten > 0) REQUIRE(chunk(work, seq, wrong));
+      seq.truncate(40);
+      check(seq);
+      auto cut = by_flags(net, flags);
+      REQUIRE(chunk(work, cut, std::span(tokens).first(45)));
+      cut.truncate(45 - forgotten);
+      check(cut);
+    }
+    auto stopped = by_flags(net, flags);
+    REQUIRE(chunk(work, stopped, std::span(tokens).first(47)));
+    stopping observer;  // before the scorer gathers anything, which an abandoned step would leave
+    REQUIRE(forward(work, stopped, std::span(tokens).subspan(47, 3), phase::prefill, &observer).empty());
+    check(stopped);
+    auto plain = by_flags(net, "lazyllm --stages 3:0.5,5:0.5");
+    REQUIRE(chunk(work, plain, std::span(tokens).first(48)));
+    auto fork = plain.fork(make_session(parse_policy(flags), {.layers = 8}, policies()));
+    check(fork);
+    auto alone = by_flags(net, "lazyllm --stages 3:0.5,5:0.5");
+    const auto wanted = copied(forward(work, alone, std::span(tokens).first(50), phase::prefill));
+    REQUIRE(copied(forward(work, plain, std::span(tokens).subspan(48, 2), phase::prefill)) == wanted);  // the fork took nothing from it
+  }
+}
+
 TEST_CASE("tokens that are dropped for good free their memory for new tokens") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);

@@ -51,7 +51,7 @@ class labelled_engine {
   /// Gathers the inputs of the plan's rows. Checks that each input belongs to this layer and token.
   naive::layer enter(const lazyprune::layer_plan& plan) {
     using origin = lazyprune::row_source::origin;
-    naive::layer seen{{plan.active.begin(), plan.active.end()}, {plan.rows.begin(), plan.rows.end()}, {}, {}, plan.output_rows};
+    naive::layer seen{{plan.active.begin(), plan.active.end()}, {plan.rows.begin(), plan.rows.end()}, {}, {}, plan.output_rows, 0};
     must(plan.sources.size() == plan.rows.size(), "each row has a source");
     std::vector<label> input;
     for (std::size_t i = 0; i < plan.rows.size(); ++i) {
@@ -94,7 +94,13 @@ class labelled_engine {
     }
   }
 
-  void truncate(std::size_t tokens) { names_.resize(tokens); }
+  /// Follows a truncation, an abandoned step or a take_over: forgets the keys of layers that a token has not been through by the table.
+  void follow(const lazyprune::frontier_table& table) {
+    names_.resize(table.known());
+    for (lazyprune::position t = 0; t < table.known(); ++t)
+      keys_.erase(keys_.lower_bound({names_[t], table.frontier(t)}),
+                  keys_.upper_bound({names_[t], std::numeric_limits<lazyprune::layer_id>::max()}));
+  }
   void adopt(std::size_t tokens, lazyprune::layer_id layers) {
     for (begin(tokens); tokens > 0; --tokens)
       for (lazyprune::layer_id l = 0; l < layers; ++l) keys_.insert({names_[names_.size() - tokens], l});

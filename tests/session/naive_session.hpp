@@ -25,11 +25,13 @@ struct rules {
   std::size_t store_rows = 0;                                       // the size of a bounded store
   std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a slot
   std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // the number of layers that a chunk runs
+  unsigned window = 0;  // the attention of the last `window` tokens since the last query is summed over layers; 0: of none
 };
 
 struct layer {
   std::vector<token> active, rows, revived, waited;
   std::size_t output_rows = 0;
+  std::size_t evidence_rows = 0;  // of a step with outputs
   friend bool operator==(const layer&, const layer&) = default;
 };
 
@@ -81,14 +83,15 @@ class session {
     const unsigned l = next_;
     if (l == 0) {
       active_.clear();
-      for (token t = 0; t < known_; ++t)
+      for (token t = 0; t < (outputs_ > 0 ? known_ : chunk_end()); ++t)
         if (!left_out_.count(t)) active_.insert(t);
       if (outputs_ > 0 && rules_.before_first_layer)
         choose(score);
       else
         keep_able();
     }
-    layer now{{active_.begin(), active_.end()}, {}, {}, {}, 0};
+    layer now{{active_.begin(), active_.end()}, {}, {}, {}, 0, 0};
+    for (token t = first_evidence_row(); rules_.window > 0 && outputs_ > 0 && t < known_; ++t) now.evidence_rows += !left_out_.count(t);
     for (const token t : active_) {
       if (kv_[l].count(t)) continue;
       now.rows.push_back(t);
@@ -133,6 +136,7 @@ class session {
 
   void finish() {
     all_is_saved();
+    if (outputs_ > 0) asked_to_ = known_;
     ++counted.steps;
   }
 
@@ -164,17 +168,22 @@ class session {
     std::erase_if(sums_, late);
     known_ = first;
     queried_ &= known_ > 0;
+    asked_to_ = std::min(asked_to_, first);
+    forget_tail();
   }
 
   void adopt(std::size_t tokens) {
     for (; tokens > 0; --tokens, ++known_)
       for (auto& keys : kv_) keys.insert(known_);
+    asked_to_ = known_;
   }
 
   /// Whether take_over(other) is allowed: `other` has run only chunks, and none of them ran more layers than a chunk of this session.
   bool may_take_over(const session& other) const {
     if (other.queried_) return false;
-    for (token t = 0; t < other.known_; ++t) {
+    const token end =
+        rules_.window == 0 ? other.known_ : std::max(other.asked_to_, other.known_ - std::min(other.known_, rules_.window - 1));
+    for (token t = 0; t < end; ++t) {
       unsigned frontier = 0;
       while (frontier < rules_.layers && other.cached(frontier, t)) ++frontier;
       const bool at_hand = frontier == 0 || frontier == rules_.layers || other.waiting(frontier, t);
@@ -188,6 +197,8 @@ class session {
     kv_ = other.kv_;
     wait_ = other.wait_;
     counted = other.counted;
+    asked_to_ = other.asked_to_;
+    forget_tail();
   }
 
   std::size_t known() const { return known_; }
@@ -196,12 +207,26 @@ class session {
   bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // also if the store refused it, until the spills are saved
   const std::set<token>& losses() const { return losses_; }
 
+  token first_evidence_row() const { return std::max(asked_to_, known_ - std::min(known_, rules_.window)); }
+
  private:
   void count_dense(std::size_t tokens, bool more) {
     const auto add = [&](std::size_t& sum, std::size_t n) { sum = more ? sum + n : sum - n; };
     add(counted.dense_rows, tokens * rules_.layers);
     if (prefill_)
       for (std::size_t& sum : counted.prefill_dense_rows) add(sum, tokens);
+  }
+
+  /// From here on a chunk computes nothing: a later query may need the attention of these tokens at all layers.
+  token chunk_end() const { return rules_.window == 0 ? known_ : std::max(asked_to_, known_ - std::min(known_, rules_.window - 1)); }
+  void forget_tail() {
+    for (token t = chunk_end(); t < known_; ++t) {
+      if (left_out_.count(t) || !kv_[0].count(t)) continue;
+      for (auto& keys : kv_) keys.erase(t);
+      for (auto& states : aux_) states.erase(t);
+      for (auto& states : wait_) states.erase(t);
+      sums_.erase(t);
+    }
   }
 
   /// Marks all spills as saved, and frees the slots of the waiting rows that moved.
@@ -234,7 +259,10 @@ class session {
     keep_able();
     if (want == 0) return;
 
-    const auto required = [&](token t) { return t + outputs_ >= known_ || t < rules_.keep_first || t + rules_.keep_last >= known_; };
+    const auto required = [&](token t) {
+      if (rules_.window > 0 && t >= first_evidence_row()) return true;
+      return t + outputs_ >= known_ || t < rules_.keep_first || t + rules_.keep_last >= known_;
+    };
     std::vector<token> order(active_.begin(), active_.end());
     std::sort(order.begin(), order.end(), [&](token a, token b) {
       if (required(a) != required(b)) return required(a);
@@ -319,6 +347,7 @@ class session {
   std::set<token> losses_;                   // lost since the last begin
   std::map<token, float> sums_;
   bool queried_ = false;  // a step had outputs
+  token asked_to_ = 0;    // known after the last step with outputs, or adopted since
 
   // The step in progress.
   token new_ = 0;

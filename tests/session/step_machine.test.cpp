@@ -101,7 +101,7 @@ enum class kind { attention, positions, window, sums, window_sums };
 /// Counts events in the walks, so that a test can check that each kind occurred.
 struct events {
   std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
-              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0;
+              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0, gathered = 0;
 };
 
 using walked_session = session<any_scorer, by_table, protect<top_k>, any_store>;
@@ -161,8 +161,8 @@ class walk {
     rules.keep_last = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
     rules.before_first_layer = scores == kind::positions;
     rules.sums = scores == kind::sums || scores == kind::window_sums;
+    if (scores == kind::window_sums) rules.window = static_cast<unsigned>(1 + random_() % 5);
     rules.chunk_layers = [table, scores, layers = layers_](bool prefill) {
-      if (scores == kind::window_sums) return 0u;
       const std::vector<double>& shares = prefill ? table.prefill : table.decode;
       unsigned first = 0;
       while (table.foretells && first < layers && shares[first] == 0.0) ++first;
@@ -171,12 +171,12 @@ class walk {
       return first;
     };
     selection_scratch* scratch = random_() % 2 ? &scratch_ : nullptr;
-    walked_session session({scorer(scores), table, protect(top_k{}, rules.keep_first, rules.keep_last), store_},
+    walked_session session({scorer(scores, rules.window), table, protect(top_k{}, rules.keep_first, rules.keep_last), store_},
                            {.layers = layers_, .max_tokens = random_() % 2 ? most_tokens : 0, .scratch = scratch});
     return {session, {}, naive::session(rules), scores};
   }
 
-  any_scorer scorer(kind scores) const {
+  any_scorer scorer(kind scores, std::size_t window) const {
     switch (scores) {
       case kind::attention:
         return head_scores{};
@@ -187,7 +187,7 @@ class walk {
       case kind::sums:
         return summed_scores{};
       default:
-        return summed_window_scores{};
+        return summed_window_scores{window};
     }
   }
 
@@ -196,7 +196,7 @@ class walk {
   void truncate(world& w) {
     const std::size_t n = any_below(8) == 0 ? 0 : w.session.known() - any_below(std::min<std::size_t>(w.session.known(), 60) + 1);
     w.session.truncate(n);
-    w.engine.truncate(n);
+    w.engine.follow(w.session.tokens());
     w.expected.truncate(n);
     ++seen_.truncated;
   }
@@ -226,7 +226,7 @@ class walk {
   void take_over(world& w, bool anew) {
     if (anew) {
       w.session.truncate(0);
-      w.engine.truncate(0);
+      w.engine.follow(w.session.tokens());
       w.expected.truncate(0);
       for (auto chunks = 1 + any_below(2); chunks > 0; --chunks) step(w, 7);
     }
@@ -239,6 +239,7 @@ class walk {
     }
     next.session.take_over(w.session);
     next.engine = w.engine;
+    next.engine.follow(next.session.tokens());
     next.expected.take_over(w.expected);
     seen_.taken_over += w.session.known() > 0;
     compare(next);
@@ -295,6 +296,13 @@ class walk {
         must(seen.revived == wanted.revived, "revived");
         must(seen.waited == wanted.waited, "waited");
         must(seen.output_rows == wanted.output_rows, "output_rows");
+        if (w.scores == kind::window_sums && step.wants() == evidence_kind::window) {
+          must(step.window() == wanted.evidence_rows, "evidence rows");
+          const std::span<const naive::token> rows = std::span(seen.rows).last(step.window());
+          must(rows.back() + 1 == w.session.known() && rows.front() >= w.expected.first_evidence_row(),
+               "the last rows are the evidence rows");
+          ++seen_.gathered;
+        }
         seen_.waited += seen.waited.size();
         seen_.revived += seen.revived.size();
       } else if (step.wants_scores() && blind && any_below(2)) {
@@ -327,7 +335,7 @@ class walk {
     CHECK_THROWS_AS(w.session.adopt(1), error);
     CHECK_THROWS_AS((void)walked_session(w.session), error);
     w.session.abandon();
-    w.engine.truncate(w.session.known());
+    w.engine.follow(w.session.tokens());
     w.expected.abandon();
     must(w.session.known() + tokens == known, "the new tokens are forgotten");
     ++seen_.abandoned;
@@ -422,8 +430,8 @@ template <class Store, class Rules>
 events walks(Store store, Rules rules) {
   events seen;
   for (std::uint32_t seed = 1; seed <= walks_of_each_store(); ++seed) walk(seed, store(seed, seen), rules(seed), seen).go(16);
-  for (const std::size_t count :
-       {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over, seen.not_taken_over})
+  for (const std::size_t count : {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over,
+                                  seen.not_taken_over, seen.gathered})
     CHECK(count > often);
   return seen;
 }

@@ -44,7 +44,10 @@ class sequence {
   /// each had read it. Throws `error` if the policies do not allow this (step_machine::take_over).
   sequence fork(any_session under) const {
     under.take_over(session_);
-    return sequence(*this, std::move(under));
+    sequence copy(*this, std::move(under));
+    copy.kv_.truncate(copy.computed());
+    copy.retain_rows();
+    return copy;
   }
 
   const lazyprune::model<Backend>& model() const { return *model_; }
@@ -92,7 +95,7 @@ class sequence {
     session_.truncate(tokens);
     tokens_.resize(tokens);
     if (tokens == 0) expected_ = 0;
-    kv_.truncate(tokens);
+    kv_.truncate(computed());
     retain_rows();
   }
 
@@ -147,6 +150,15 @@ class sequence {
       seq.retain_rows();
     }
   };
+
+  /// The number of tokens before those that the next step embeds. A session whose scorer gathers windows computes its last tokens again
+  /// after `truncate` and `take_over`, see step_machine::evidence_window.
+  std::size_t computed() const noexcept {
+    const frontier_table& table = session_.tokens();
+    std::size_t n = table.known();
+    while (n > 0 && (table.frontier(static_cast<position>(n - 1)) == 0 || table.dropped_for_good(static_cast<position>(n - 1)))) --n;
+    return n;
+  }
 
   /// Frees the rows in slots that the session has freed.
   void retain_rows() noexcept {

@@ -214,8 +214,10 @@ class transformer {
         enter(*p, l, n);
         n += p->count();
       }
-      gather(l, n);
-      compute(l, n);
+      if (n > 0) {
+        gather(l, n);
+        compute(l, n);
+      }
       for (batch_item* p : running_) leave(*p, l);
     }
     return true;

@@ -165,6 +165,16 @@ class frontier_table {
     ++lost_count_;
   }
 
+  /// Forgets the token's keys, values and hidden state: it can be embedded again.
+  void restart(position t) noexcept {
+    refused_ -= lost(t) && has_slot(t);
+    release(t);
+    lost_count_ -= lost(t);
+    state_[t] &= static_cast<std::uint8_t>(~is_lost);
+    frontier_[t] = 0;
+    score_[t] = 0.0f;
+  }
+
   /// Drops the token for good.
   void drop_for_good(position t) noexcept {
     release(t);

@@ -76,15 +76,19 @@ class session final : public step_machine {
   layer_id layers_of_chunk(phase phase) const noexcept {
     const scorer_needs needs = this->needs();
     const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // about the rows of this step
-    if (of_rows && needs.every_layer) return 0;
+    if (needs.kind == evidence_kind::hidden && needs.every_layer) return 0;
     layer_id first = first_pruning(policy_.schedule, phase, layers());
     if (needs.kind != evidence_kind::none) first = std::max(first, layer_id{1});
-    return of_rows && first < layers() ? first - 1 : first;
+    return of_rows && !needs.every_layer && first < layers() ? first - 1 : first;
   }
 
   scorer_needs needs() const noexcept { return needs_of(policy_.scorer); }
   bool by_scores() const noexcept { return sees_scores(policy_.schedule); }
   std::size_t most_queries() const noexcept override { return needs().window; }
+  std::size_t gathered_queries() const noexcept override {
+    const scorer_needs needs = this->needs();
+    return needs.kind == evidence_kind::window && needs.every_layer ? needs.window : 0;
+  }
   std::optional<head_reduction> heads_read() const noexcept override { return needs().over_heads; }
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }

@@ -62,6 +62,7 @@ class step_machine {
   /// The number of layers that a chunk of that phase runs before its rows wait. The number does not depend on the chunk's length. It counts
   /// the layers before the first possible pruning. It is one less if the step with the query must compute all rows of the layer that gives
   /// the evidence. If nothing can be pruned, it is the number of all layers.
+  /// If the scorer gathers windows, a chunk leaves its last tokens for a later step, see `evidence_window`.
   virtual layer_id chunk_layers(phase phase) const noexcept = 0;
 
   /// The tokens that left all later plans since the last `begin`, ascending. Their keys and values can be freed. Valid until the session is
@@ -121,12 +122,14 @@ class step_machine {
     require_room("adopt", tokens);
     grow_by(tokens);
     append(tokens, layers_);
+    queried_to_ = known();
   }
 
   /// Continues the sequence of `other` under this session's own policy. Call it between steps of both; this session must have no tokens
   /// yet. `other` must have run only chunks. Chunks do not depend on the policy, so one partly read document can be pruned under many
   /// policies. The chunks of `other` may run at most as many layers as this policy's chunks (`chunk_layers`). Throws `error` otherwise.
   /// Copies the statistics and slots of `other`. Its waiting rows go on waiting, in a copy of the engine's memory.
+  /// If chunks under this policy would have left the last tokens for a later step, these tokens have frontier 0, as after `truncate`.
   void take_over(const step_machine& other) {
     require_between_steps("take_over");
     other.require_between_steps("take_over");
@@ -139,7 +142,8 @@ class step_machine {
     require_room("take_over", other.known());
     const layer_id most = chunk_layers(phase::prefill);
     if (other.queried_) refuse("a session that has only read chunks", "one that ran a step with a query");
-    for (position t = 0; t < other.known(); ++t)
+    const std::size_t end = chunk_end(other.queried_to_, other.known());
+    for (position t = 0; t < end; ++t)
       if (other.table_.frontier(t) > most || other.table_.lost(t))
         refuse("tokens that went no deeper than this policy's chunks", "token " + std::to_string(t) + " after layer " +
                                                                            std::to_string(other.table_.frontier(t)) + ", and not " +
@@ -148,8 +152,17 @@ class step_machine {
     table_ = other.table_;
     statistics_ = other.statistics_;
     settled_ = other.settled_;
+    queried_to_ = other.queried_to_;
     if (remembers_) memory_.assign(known(), 0.0f);
+    restart_from(end);
   }
+
+  /// The number W of queries whose attention the scorer gathers at every layer; 0 for other scorers. Let `a` be the number of tokens known
+  /// after the last step with outputs, and k the number known now. The evidence rows of a step are the tokens from max(a, k - W) on. They
+  /// are required. A step that was abandoned may have dropped some of them for good: these have no rows. A chunk computes only tokens
+  /// before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every layer, however the
+  /// prompt was cut.
+  std::size_t evidence_window() const noexcept { return gathered_queries(); }
 
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
   /// to the next. Spills count as saved once the next layer is entered. Frontiers that have grown do not go back. If a layer was entered
@@ -188,6 +201,7 @@ class step_machine {
     active_ = other.active_;
     listed_ = other.listed_;
     settled_ = other.settled_;
+    queried_to_ = other.queried_to_;
     queried_ = other.queried_;
   }
   step_machine(step_machine&&) noexcept = default;
@@ -212,6 +226,7 @@ class step_machine {
   virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that the layer has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
+  virtual std::size_t gathered_queries() const noexcept = 0;  // evidence_window()
   /// The mean or maximum over the heads, if the scorer reads nothing else of them; nullopt if it reads each head.
   virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
@@ -223,7 +238,12 @@ class step_machine {
   }
   std::span<const position> active() const noexcept { return active_; }
   std::size_t rows() const noexcept { return rows_.size(); }
-  std::size_t window() const noexcept { return std::min(most_queries(), rows()); }
+  std::size_t window() const noexcept {
+    if (gathered_queries() == 0) return std::min(most_queries(), rows());
+    std::size_t count = 0;
+    for (auto t = static_cast<position>(first_evidence_row()); t < known(); ++t) count += !table_.dropped_for_good(t);
+    return count;
+  }
   evidence_kind wanted() const noexcept { return wanted_; }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
@@ -244,8 +264,8 @@ class step_machine {
   template <class Selector, class Store>
   void select_and_admit(const Selector& selector, const Store& store, std::size_t quota) noexcept {
     const std::size_t before = active_.size(), losses = losses_.size();
-    const auto first_output = static_cast<position>(known() - request_.outputs);
-    const selection_outcome chosen = select(selector, {quota, first_output}, active_, scratch(), [&](position t) { return !stuck(t); });
+    const auto required_from = static_cast<position>(std::min(known() - request_.outputs, first_evidence_row()));
+    const selection_outcome chosen = select(selector, {quota, required_from}, active_, scratch(), [&](position t) { return !stuck(t); });
     margin_ = chosen.margin;
     if (chosen.fault) note_fault(layer_, wrong_indices{"selector", *chosen.fault});
     const std::optional<index_fault> refused = admission{layer_, active_, rows_, table_, scratch()}.admit(store, spills_, losses_);
@@ -289,6 +309,31 @@ class step_machine {
     capacity_ = tokens;  // last, so that an allocation that throws changes nothing
   }
 
+  /// The first evidence row of the step; known() if the scorer gathers no windows.
+  std::size_t first_evidence_row() const noexcept {
+    const std::size_t queries = gathered_queries();
+    return queries == 0 ? known() : std::max(queried_to_, known() - std::min(known(), queries));
+  }
+
+  /// The first position that a chunk leaves for a later step when `tokens` tokens are known and steps with outputs have read `queried_to`.
+  std::size_t chunk_end(std::size_t queried_to, std::size_t tokens) const noexcept {
+    const std::size_t queries = gathered_queries();
+    return queries == 0 ? tokens : std::max(queried_to, tokens - std::min(tokens, queries - 1));
+  }
+
+  /// Sends the tokens from `begin` on back to frontier 0. Tokens that no later plan contains stay as they are.
+  void restart_from(std::size_t begin) noexcept {
+    if (begin == known()) return;
+    for (auto t = static_cast<position>(begin); t < known(); ++t) {
+      if (table_.frontier(t) == 0 || table_.dropped_for_good(t)) continue;
+      table_.restart(t);
+      if (remembers_) memory_[t] = 0.0f;
+    }
+    active_.erase(std::ranges::lower_bound(active_, begin), active_.end());
+    listed_ = std::min(listed_, begin);
+    settled_ = std::min(settled_, begin);
+  }
+
   void append(std::size_t tokens, layer_id frontier) noexcept {
     table_.append(tokens, frontier);
     if (remembers_) memory_.resize(known(), 0.0f);
@@ -306,6 +351,8 @@ class step_machine {
     listed_ = std::min(listed_, tokens);
     settled_ = std::min(settled_, tokens);
     end_step();
+    queried_to_ = std::min(queried_to_, tokens);
+    restart_from(chunk_end(queried_to_, tokens));
     if (tokens > 0) return;
     queried_ = false;
     forget_policy();  // last, because copying a user's policy may throw
@@ -380,6 +427,7 @@ class step_machine {
     spills_are_saved();
     while (settled_ < known() && table_.settled(static_cast<position>(settled_), layers_)) ++settled_;
     in_step_ = false;
+    if (request_.outputs > 0) queried_to_ = known();
     ++statistics_.steps;
   }
 
@@ -404,9 +452,10 @@ class step_machine {
   /// drops before layer 0. If the last step dropped no others, only the new tokens are missing from the list.
   void list_all() noexcept {
     if (listed_ == 0) active_.clear();
-    for (auto t = static_cast<position>(listed_); t < known(); ++t)
+    const std::size_t end = request_.outputs > 0 ? known() : chunk_end(queried_to_, known());
+    for (auto t = static_cast<position>(listed_); t < end; ++t)
       if (!table_.dropped_for_good(t)) active_.push_back(t);
-    listed_ = known();
+    listed_ = end;
     if (request_.outputs > 0)
       prune({});
     else
@@ -481,6 +530,7 @@ class step_machine {
   std::vector<position> active_;  // ascending
   std::size_t listed_ = 0;        // active_ has all of the first `listed_` tokens that are not dropped for good; 0: rebuild it
   std::size_t settled_ = 0;       // the first `settled_` tokens are settled
+  std::size_t queried_to_ = 0;    // the number of tokens known after the last step with outputs, or adopted since
   bool queried_ = false;          // a step had outputs, so that the policy may have pruned
 
   // The step in progress.
