@@ -4,10 +4,10 @@
 floors   A header includes its own floor and those below, and names no flag of the program. Floors 0 to 3 include only the standard library
          and each other. The C header stands on a floor of its own and includes only headers of C's standard library.
 mirror   include/lazyprune/PATH/x.hpp (or x.cuh) has a test, tests/PATH/x.test.cpp, and each test has its header. The test includes its
-         header first, which shows that the header compiles alone. (Where tests are compiled together, tests/odr shows that.) Likewise
+         header first, which shows that the header compiles alone. (If tests are compiled together, tests/odr shows it.) Likewise
          examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. These tests run the program and need not include the header.
 names    No file or folder has a name that Windows refuses. Every source file names its licence in its first line, or in the second after #!.
-picture  include/lazyprune/floors.svg shows what the folders include today. `python3 cmake/check_tree.py draw` draws it anew.
+picture  include/lazyprune/floors.svg shows what the folders include today. `python3 cmake/check_tree.py draw` draws it again.
 readme   Every block of C++, C, Python or CMake in README.md and the guides stands word for word in a file that is compiled or run.
 tags     Editors find the library's types: Universal Ctags sees a few that everybody looks for.
 """
@@ -28,7 +28,7 @@ WITHOUT_TEST = """
     core/concepts core/policy
     core/evidence core/plan core/types core/views session/statistics session/step model/config model/generation model/weights files/family/model_family
     text/jinja/syntax text/tokenizer/unicode files/stored_tensor text/text_run eval/sample
-""".split()  # they hold only includes and macros, or tests/static and tests/compile_fail test them, or every test uses them
+""".split()  # These hold only includes and macros, are tested by tests/static and tests/compile_fail, or are used by every test.
 
 PROGRAM_WITHOUT_TEST = """
     flag_checks
@@ -38,7 +38,7 @@ PROGRAM_WITHOUT_TEST = """
     pages/trace_page_template
     questions/prediction_log questions/question_set questions/results questions/runner
     terminal/progress
-""".split()  # command_line, the commands and the two pages test them; progress is shown only on a terminal
+""".split()  # The tests of command_line, of the commands and of the two pages test these. Progress is shown only on a terminal.
 
 SKIPPED = "skipped: needs Universal Ctags (universal-ctags)"
 
@@ -54,7 +54,7 @@ def includes(path):
 
 
 def floor_of(header):
-    """The number of a header's floor; None where it stands on none."""
+    """Returns the number of a header's floor; None if it stands on no floor."""
     top = header.split("/")[0]
     return FLOORS.index(top) if top in FLOORS else ABOVE_THE_FOLDERS.get(top)
 

@@ -51,7 +51,7 @@ class Box:
 
 
 def without_implied(edges):
-    """The edges {folder: folders that it includes} without those that others imply. No folder may include itself, even through others."""
+    """Returns the edges {folder: folders that it includes} without the edges that others imply. No folder may include itself, even through others."""
 
     def reached(folder):
         return set().union(*({other} | reached(other) for other in edges[folder]))
@@ -60,7 +60,8 @@ def without_implied(edges):
 
 
 def boxes_of(edges):
-    """A box for each folder, which stands above all folders that it includes and reaches up to the first that includes it."""
+    """Returns a box for each folder. It stands above the boxes of all folders that the folder includes, and reaches up to the lowest box whose
+    folder includes it."""
     boxes = {}
     for folder, others in edges.items():  # each after those that it includes
         columns = {COLUMNS.index(folder)} if folder in COLUMNS else set().union(*(boxes[other].columns for other in others))
@@ -82,7 +83,7 @@ def picture(folders, edges, examples, c_header):
     folders    {name: (number of files, one line of words)}, from the lowest floor to the highest
     edges      {name: names of the folders that its files include}, in the same order
     examples   {name of a folder: examples that stand beside it}
-    c_header   None, or (number of files, words, names of the folders beside which an example includes c/)
+    c_header   None, or (number of files, words, names of the folders that have an example beside them that includes c/)
     """
     edges = without_implied(edges)
     boxes = boxes_of(edges)

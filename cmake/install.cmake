@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Rules for cmake --install, find_package(lazyprune) and pkg-config, and for cpack, which makes a tarball and a Debian package. Everything
-# but the programs and the C library is headers, which do not depend on the machine.
+# Rules for cmake --install, find_package(lazyprune) and pkg-config, and for cpack, which makes a tarball and a Debian package. All
+# installed files but the programs and the C library are headers, which do not depend on the machine.
 include(CMakePackageConfigHelpers)
 
 # Sets `out` to the relative path from a pkg-config file to the prefix. The installed files can then be moved.

@@ -3,8 +3,8 @@
 include(${CMAKE_CURRENT_LIST_DIR}/dev.cmake)
 set(CMAKE_BUILD_TYPE Debug CACHE STRING "" FORCE)
 # With optimization, the code that sanitizers add takes most of the build's time. Therefore only code that computes much is optimized.
-# That code of the program is built with AddressSanitizer only. With both sanitizers it takes more than twice as long to compile, and the
-# tests of the floors build the same headers with both.
+# In the program, this code is built with AddressSanitizer only. With both sanitizers it takes more than twice as long to compile, and the
+# tests of the floors build the same headers with both sanitizers.
 set(LAZYPRUNE_COMPUTES "-O1;-fno-sanitize=undefined" CACHE STRING "" FORCE)
 set(LAZYPRUNE_LIGHT "" CACHE STRING "" FORCE)
 set(LAZYPRUNE_SHORT "" CACHE STRING "" FORCE)

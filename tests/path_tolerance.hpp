@@ -50,8 +50,8 @@ class path_tolerance {
   }
 
   /// The allowed error of the logarithm of a score after `layers` layers. Two scores whose relative difference is smaller may change
-  /// places. A score is an average of probabilities. Its error is that of the products of queries and keys, a share of their spread over
-  /// the tokens. `spread` is the standard deviation of a head's log-probabilities, the largest of all heads. It is 1 if scores are not
+  /// places. A score is an average of probabilities. Its error comes from the products of queries and keys, and is a share of their spread
+  /// over the tokens. `spread` is the standard deviation of a head's log-probabilities, the largest of all heads. It is 1 if scores are not
   /// probabilities.
   double scores(std::size_t layers, double spread) const { return deviations * share(static_cast<double>(layers), 0, 0) * spread; }
 
@@ -65,7 +65,7 @@ class path_tolerance {
 
   const lazyprune::model_config& model_;
   double in_bf16_ = 0, head_in_bf16_ = 0;  // roundings in one layer, and in the head
-  double additions_ = 0;                   // in one layer
+  double additions_ = 0;                   // rounded additions in one layer
 };
 
 }  // namespace lazyprune_test

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Measures the speed of attention: blocks of a prefill over contiguous keys, over an active subset and with revived rows, and a decoded
-// token whose keys and values come from memory. Also measures a window of 512 positions and a soft cap. Each runs with and without a probe
-// for the query token's probabilities. A query and a key that it attends to are one pair; operations count pairs. The reference column is
-// Eigen's two products, Q K^T and P V, over all pairs and without a softmax. Names: model/scene/keys/probe/threads/column.
+// Measures the speed of attention in several scenes. A scene is a block of a prefill (over contiguous keys, over a subset of active tokens,
+// or with revived rows), or a decoded token whose keys and values come from memory. Some scenes have a window of 512 positions or a soft
+// cap. Each scene runs with and without a probe for the query token's probabilities. A query and a key that it attends to are one pair;
+// operations count pairs. The reference column is Eigen's two products, Q K^T and P V, over all pairs and without a softmax. Names:
+// model/scene/keys/probe/threads/column.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -130,7 +131,7 @@ void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
 
 /// Checks the first and the last row of the first and last head against the definition in double. Rounding to bf16 changes queries, keys,
 /// probabilities and values by up to 2^-9 of their size, and each term of the sum by about as much. These errors are independent, so the
-/// sum's error is a share of the root of the terms' squares. The tolerance of 2^-5 is many standard deviations.
+/// sum's error is a share of the root of the sum of the terms' squares. The tolerance of 2^-5 is many standard deviations.
 bool right(const model& m, const scene& s, const numbers& n) {
   const auto [heads, kv_heads, d] = m.shape;
   for (const std::size_t r : {std::size_t{0}, s.rows.size() - 1})

@@ -22,7 +22,7 @@ def ceilings(folder, gpu):
     entries = read(folder, "ceilings", "ceilings")
     if not entries:
         return
-    yield from ["", "## The card's ceilings", "", "By PyTorch (`peers.py ceilings`), each the median of several calls:", ""]
+    yield from ["", "## The card's ceilings", "", "Measured with PyTorch (`peers.py ceilings`). Each rate is the median of several calls:", ""]
     for entry in entries:
         if entry["what"] == "copy":
             share = f", {100 * entry['gb_per_s'] * 1e9 / gpu.memory:.0f} % of the data sheet" if gpu else ""
@@ -31,7 +31,7 @@ def ceilings(folder, gpu):
             yield f"- a bf16 product of {entry['rows']:,} rows, inputs and outputs: {entry['tflop_per_s']:.0f} TFLOP/s"
     rows = sorted({entry["rows"] for entry in entries if entry["what"] == "product"})
     yield ""
-    yield "A layer's products in bf16 with bf16 results, TFLOP/s by rows (one row: GB/s of the memory):"
+    yield "The products of a layer in bf16, with bf16 results, by number of rows. The rates are in TFLOP/s; with one row they are in GB/s read from memory:"
     yield ""
     lines = {}
     for entry in entries:
@@ -43,7 +43,7 @@ def ceilings(folder, gpu):
 
 
 def transformers(folder, shape, runs):
-    """A table of the program's runs and those of transformers, on the same shape and prompts."""
+    """Yields a table of the program's runs and of transformers' runs, for the same shape and prompts."""
     theirs = {(entry["what"], entry["prompt"]): entry["seconds"] for entry in read(folder, f"transformers_{shape}", "transformers") if "prompt" in entry}
     if not theirs:
         return
@@ -54,7 +54,8 @@ def transformers(folder, shape, runs):
             best[key] = min(best.get(key, row["seconds"]), row["seconds"])
     decoded = {int(row["test"][2:].split()[0]) for _, _, rows in runs for row in rows if row["test"].startswith("tg")}
     tokens = decoded.pop() if len(decoded) == 1 else None
-    yield from ["", f"## {shape}, beside transformers", "", "Dense in both, and pruned; transformers with sdpa in bf16, eager (`peers.py transformers`):", ""]
+    yield from ["", f"## {shape}, beside transformers", "", "transformers runs dense, in bf16 with sdpa, without compilation (`peers.py transformers`). Columns with `x` "
+                "are speedups over it:", ""]
     lines = []
     for prompt in sorted({p for _, p in theirs}):
         dense, prefill, step = best.get(("pp", prompt, "dense")), theirs.get(("prefill", prompt)), theirs.get(("decode", prompt))
@@ -74,7 +75,7 @@ def attention(folder):
     entries = read(folder, "sdpa", "sdpa")
     if not entries:
         return
-    yield from ["", "## Attention alone", "", "Causal attention of a layer by PyTorch's `scaled_dot_product_attention`, TFLOP/s (`peers.py sdpa`):", ""]
+    yield from ["", "## Attention alone", "", "Causal attention of a layer by PyTorch's `scaled_dot_product_attention`, in TFLOP/s (`peers.py sdpa`):", ""]
     backends = list(dict.fromkeys(entry["backend"] for entry in entries))
     prompts = sorted({entry["prompt"] for entry in entries})
     rates = {(entry["shape"], entry["backend"], entry["prompt"]): f"{entry['tflop_per_s']:.0f}" for entry in entries}
@@ -127,7 +128,7 @@ def decode(folder, shape):
     step = step_of(profiled(folder, "decode"))
     if step is None:
         return
-    yield from ["", f"## The kernels of a decode step: {shape}, after 3,376 tokens", "", "By ncu, one dense step:", ""]
+    yield from ["", f"## The kernels of a decode step: {shape}, after 3,376 tokens", "", "Measured by ncu in one dense step:", ""]
     together = {}
     for kernel in step:
         name = kernel["name"].split("(")[0].removeprefix("void ").replace("lazyprune::", "").replace("v0::", "").replace("device::", "")
@@ -165,7 +166,7 @@ def kernels(folder, gpu, shape, rows=3376):
     if layer is None or gpu is None:
         return
     expected = {k.name: k for k in roofline.layer(roofline.SHAPES[shape], rows, rows)}
-    yield from ["", f"## The kernels of a dense layer: {shape}, {rows:,} tokens", "", "By ncu, beside what [roofline.py](roofline.py) expects of each:", ""]
+    yield from ["", f"## The kernels of a dense layer: {shape}, {rows:,} tokens", "", "Measured by ncu, beside the estimates of [roofline.py](roofline.py):", ""]
     lines = []
     for part in layer:
         paper = expected[part["name"]]

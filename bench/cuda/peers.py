@@ -64,7 +64,7 @@ def first_line(text):
 
 
 class Results:
-    """The output file. It is written anew after every measurement."""
+    """The output file. It is written again, with all results so far, after every measurement."""
 
     def __init__(self, path, step, limit):
         self.path, self.limit = path, limit
@@ -113,7 +113,7 @@ def line_of(entry):
 
 
 def attempted(work):
-    """Returns the fields of `work()`. After any exception, returns its first line instead: the next measurement may succeed."""
+    """Returns the fields of `work()`. After any exception, returns the first line of its message instead, because the next measurement may succeed."""
     try:
         found = work()
     except Exception as problem:
@@ -192,7 +192,7 @@ def l2_bytes(device):
 
 
 def buffer_sets(device, set_bytes, most):
-    """The number of input sets to use in turn, so that a set is no longer in the L2 cache when its turn comes again."""
+    """Returns how many input sets should take turns, so that a set is no longer in the L2 cache when its turn comes again."""
     return max(1, min(most, max(2, math.ceil(4 * l2_bytes(device) / set_bytes))))
 
 
@@ -318,7 +318,7 @@ def square_of(device, pool):
 
 
 def products_to_measure(names, rows_list):
-    """Yields the keys of every product, bf16 results first. One row (a decode step) comes before the prompts, and also has the logits' product."""
+    """Yields the keys of every product, bf16 results first. The products of one row (a decode step) come first, and include the logits."""
     for output in ("bf16", "float32"):
         for rows in [1] + rows_list:
             for name in names:

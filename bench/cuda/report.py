@@ -5,8 +5,9 @@
   report.py RESULTS --gpu NAME --note TEXT... --out OUT      a folder of run.sh
   report.py time.tar.gz --note TEXT... --out OUT             an archive of portable.sh
 
-The folder holds a file SHAPE_SCHEDULE.json with the rows of each run of `lazyprune bench --after-each`. If a prompt has no rows,
-SHAPE_SCHEDULE_PROMPT.json has the reason: {"error": "no room"}. If roofline.py knows the GPU, its estimates are shown beside the measurements.
+For each shape and schedule, the folder holds a file SHAPE_SCHEDULE.json with the rows that `lazyprune bench --after-each` wrote for all
+prompts. If a prompt has no rows, SHAPE_SCHEDULE_PROMPT.json has the reason: {"error": "no room"}. If roofline.py knows the GPU, its
+estimates are shown beside the measurements.
 """
 import argparse
 import contextlib
@@ -39,7 +40,7 @@ def expected_seconds(gpu, shape, prompt, schedule, test):
         return None
     if test.startswith("pp"):
         return roofline.first_token(gpu, roofline.SHAPES[shape], prompt, roofline.SCHEDULES[schedule]).total()
-    if schedule != "dense":  # revives tokens; their number depends on the text
+    if schedule != "dense":  # the steps of a pruned run revive tokens, and how many depends on the text
         return None
     return int(test[2:].split()[0]) * roofline.expected(gpu, roofline.decode(roofline.SHAPES[shape], prompt)).total()
 
@@ -58,7 +59,7 @@ def read_json(path):
 
 
 def runs_of(path, gpu):
-    """Yields a run for each prompt of a file: its key, the reason if there are no rows, and the rows as FIELDS."""
+    """Returns a list with a run for each prompt of a file: its key, the reason why it has no rows (None if it has rows), and its rows with FIELDS."""
     shape, *rest = os.path.basename(path)[: -len(".json")].split("_")
     schedule = rest[0]
     table = read_json(path)
@@ -105,7 +106,7 @@ def ratio(value):
 
 
 def lines_of(runs, prefill):
-    """Yields one line per run: dense, then pruned."""
+    """Yields one line per run. The columns of the dense model come before those of the pruned one."""
     for (_, prompt, schedule), error, rows in runs:
         if error is not None:
             yield [f"{prompt:,}", schedule, error] + [""] * (9 if prefill else 5)
@@ -133,8 +134,9 @@ def report(name, notes, runs, folder, by):
     gpu = gpu_named(name)
     yield f"# Measured on {name}"
     yield ""
-    yield f"By `sh bench/cuda/{by}`; `over paper` is the time over that of [roofline.py](roofline.py), `predicted` the cost model's speedup with the units"
-    yield "of the dense prefill, `measured / predicted` the share of it that was reached. Random weights in bf16."
+    yield f"Measured by `sh bench/cuda/{by}`, with random weights in bf16. `over paper` is the measured time divided by the time that"
+    yield "[roofline.py](roofline.py) expects. `predicted` is the speedup that the cost model expects, with costs per operation measured in the dense"
+    yield "prefill. `measured / predicted` is the measured speedup divided by it."
     yield ""
     for note in notes:
         yield f"- {note}"
@@ -150,7 +152,7 @@ def report(name, notes, runs, folder, by):
         decoded = list(lines_of(of_shape, False))
         if decoded:
             yield ""
-            yield "Tokens a second after it:"
+            yield "Decoding after the prompt, in tokens per second:"
             yield ""
             yield from roofline.table(["prompt", "<schedule", "dense", "of memory peak", "over paper", "pruned", "of memory peak", "speedup"], decoded)
         yield from beside.transformers(folder, shape, of_shape)

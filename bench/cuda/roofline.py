@@ -7,7 +7,7 @@ certain share of this rate.
 
   roofline.py [--shape llama-2-7b] [-P 3376] > tables in Markdown
 
-The tables in bench/cuda/README.md are its output without flags. report.py compares measurements with the estimates.
+bench/cuda/README.md has the tables that it prints without flags. report.py compares measurements with the estimates.
 """
 import argparse
 import math
@@ -53,14 +53,15 @@ SHAPES = {
 
 # The share of its bound (a peak rate) that a kernel should reach: on A100, on H100 and H200, and the reason.
 SHARES = {
-    "product": (0.75, 0.60, "cuBLASLt's kernels at a few thousand rows; on the H100 a product of 50 to 300 us is short and the power limit is near"),
+    "product": (0.75, 0.60, "cuBLASLt's kernels reach this share with a few thousand rows; on the H100, a product of 50 to 300 us is short, and the "
+                "power limit is near"),
     "single": (0.80, 0.80, "a product of one row reads its weight once, by all multiprocessors"),
-    "attention": (0.40, 0.20, "one tile of keys in flight, two barriers a tile, softmax between the products, tiles on the diagonal half in vain; "
-                  "on the H100 `mma.sync` alone has about 60 % of the peak that `wgmma` has"),
-    "rows": (0.75, 0.75, "one pass over the memory, 4 bytes a thread, a block a row"),
-    "split": (0.25, 0.25, "one warp a block of 256 keys and a head: some warps a multiprocessor, too few loads in flight"),
-    "small": (0.10, 0.10, "too little work to fill the device; in the probe, a thread reads a whole key"),
-    "link": (0.50, 0.50, "a copy of some KiB to memory that is not page-locked"),
+    "attention": (0.40, 0.20, "only one tile of keys is loaded ahead, each tile has two barriers, the softmax is between the products, and half of each tile "
+                  "on the diagonal is wasted; on the H100, `mma.sync` has about 60 % of the peak of `wgmma`"),
+    "rows": (0.75, 0.75, "the kernel passes over the memory once, with 4 bytes per thread and one block per row"),
+    "split": (0.25, 0.25, "each warp takes 256 keys of one head, so a multiprocessor has only some warps, and too few loads are in flight"),
+    "small": (0.10, 0.10, "there is too little work to fill the device; in the probe, one thread reads a whole key"),
+    "link": (0.50, 0.50, "some KiB are copied to memory that is not page-locked"),
 }
 
 A100 = Gpu("A100", 312e12, 2039e9, 25e9, {k: v[0] for k, v in SHARES.items()})
@@ -126,9 +127,9 @@ def pairs_of(rows, finish):
 
 
 def layer(shape, rows, finish, active=None, same=False):
-    """The kernels of a layer over `rows` tokens. The last `finish` rows are computed to the end, the others only to keys and values. `active`:
-    the number of tokens that a decode step attends to; None for a prefill. `same`: the tokens are those of the layer before, so positions,
-    slots and ranges are on the device already. Only a prefill copies the addresses of its new keys and values."""
+    """Returns the kernels of a layer over `rows` tokens. The last `finish` rows are computed to the end, the others only to keys and values.
+    `active` is the number of tokens that a decode step attends to; None for a prefill. `same` says that the tokens are those of the layer
+    before, so positions, slots and ranges are on the device already. Only a prefill copies the addresses of its new keys and values."""
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active
@@ -300,8 +301,8 @@ def tables(name, tokens):
     shape = SHAPES[name]
     yield f"### Kernels of a prefill: {name}, {tokens:,} tokens"
     yield ""
-    yield f"A dense layer ({time(sum(k.seconds(A100) for k in layer(shape, tokens, tokens)))} on the A100, " \
-          f"{time(sum(k.seconds(H100) for k in layer(shape, tokens, tokens)))} on the H100), a stage that keeps 70 % of the tokens, and what begins and ends a prefill:"
+    yield f"The kernels of a dense layer ({time(sum(k.seconds(A100) for k in layer(shape, tokens, tokens)))} on the A100, " \
+          f"{time(sum(k.seconds(H100) for k in layer(shape, tokens, tokens)))} on the H100), of a stage that keeps 70 % of the tokens, and of the beginning and end of a prefill:"
     yield ""
     kept = math.ceil(0.7 * tokens)
     once = [rows_kernel("embed", tokens, 6.0 * shape.hidden)]
@@ -347,7 +348,7 @@ def main():
     if flags.prompt < 17:
         parser.error(f"-P: expected 17 tokens or more, found {flags.prompt}")
     print("\n".join(tables(flags.shape, flags.prompt)))
-    print("\nShares, and why:\n")
+    print("\nThe expected shares on the A100 and on the H100 and H200, with the reason:\n")
     for kind, (a100, h100, why) in SHARES.items():
         print(f"- {kind}: {100 * a100:.0f} and {100 * h100:.0f} %: {why}.")
 

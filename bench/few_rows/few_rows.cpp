@@ -2,8 +2,8 @@
 // Measures what a step with few rows costs in addition to its arithmetic. The model has the shape of the bundled model, whose layers are
 // small. The policy keeps all tokens. A step reads 1 to 64 tokens after a context of 256 tokens. The operations of the step are also timed
 // alone, on one thread, layer after layer. `ratio` is the step's shortest time over the sum of the operations' times. On one thread, the
-// part above 1 is the work between the operations, and cache misses: an operation timed alone needs less cache. With more threads, `ratio`
-// should be lower, never higher.
+// part of `ratio` above 1 is the work between the operations, and cache misses: an operation that is timed alone has fewer of them. With
+// more threads, `ratio` should be lower, never higher.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -104,8 +104,8 @@ class parts {
   const model_config& c_;
   cpu& backend_;
   std::shared_ptr<const rotary_table<cpu>::table> rope_;
-  std::vector<position> positions_;   // also the slots
-  std::span<const position> tokens_;  // those of the step
+  std::vector<position> positions_;   // the slots have the same numbers
+  std::span<const position> tokens_;  // the tokens of the step
   std::vector<cpu::buffer> buffers_;
   std::vector<cpu::kv_layer> kv_;
 };

@@ -5,12 +5,12 @@
   agree.py [--program build/examples/lazyprune] MODEL...     a MODEL is a folder, or a GGUF file
 
 A folder is compared with transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. For some models transformers
-does not use tokenizer.json, but a tokenizer of its own. If the two give different ids, those of tokenizer.json are right.
+does not use tokenizer.json, but a tokenizer of its own. If this tokenizer and tokenizer.json give different ids, those of tokenizer.json are right.
 
 A GGUF file is compared with llama.cpp. Its greedy tokens are first compared with transformers, on the dequantized weights. But transformers
-guesses settings that a GGUF file does not store. If it cannot load the file or its tokens differ, llama.cpp decides. A difference then counts
-only if llama.cpp's tokens differ from ours, too. llama.cpp comes second because it rounds activations. One difference is known: with `qwen2` files,
-llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
+guesses settings that a GGUF file does not store. If transformers cannot load the file, or if its tokens differ from ours, llama.cpp decides:
+a difference then counts only if llama.cpp's tokens differ from ours, too. llama.cpp comes second because it rounds activations. One difference
+is known: with `qwen2` files, llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
 
 The first difference of greedy tokens is a `tie` if the peer's two best logits at this token are close together. Their distance must be less
 than --gap (transformers) or --rounded-gap (llama.cpp), in standard deviations of the logits. Tokens after a tie are not compared.
@@ -105,8 +105,8 @@ class Program:
 
     @functools.cached_property
     def report(self):
-        """The object that `lazyprune inspect --json` prints. If the command fails, as for a tokenizer without a model, it is the error
-        message under the key `supported`, and nothing else."""
+        """Returns the object that `lazyprune inspect --json` prints. If the command fails, as for a tokenizer without a model, the object has only
+        the key `supported`, with the error message."""
         done = self.call("inspect", "--json")
         return json.loads(done.stdout) if done.returncode == 0 else {"supported": done.stderr}
 

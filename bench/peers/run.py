@@ -7,7 +7,7 @@
          [--stages 6:0.7,13:0.7,19:0.7 --stages ...] [-o FILE.json]
 
 Every round runs each engine once. Each round starts with another engine, so that slow minutes of the machine affect all of them. A cell is
-the median of its rounds. A ratio is a rate over that of llama.cpp's fastest type. Needs numpy and llama-cpp-python, which pip compiles for
+the median of its rounds. A ratio is a rate divided by the rate of llama.cpp's fastest type. Needs numpy and llama-cpp-python, which pip compiles for
 the machine.
 """
 import argparse

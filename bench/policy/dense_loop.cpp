@@ -45,7 +45,7 @@ class plain_loop {
     std::iota(positions_.begin(), positions_.end(), position{0});
     for (cpu::buffer* buffer : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_}) buffer->reserve(tokens);
     logits_.reserve(1);
-    for (const dtype type : model_.kv_types()) kv_.emplace_back(c_.n_kv_heads, c_.head_dim, type);  // as in a sequence
+    for (const dtype type : model_.kv_types()) kv_.emplace_back(c_.n_kv_heads, c_.head_dim, type);  // the same types as in a sequence
   }
 
   /// Returns the logits of the token after the last one (vocabulary).
@@ -85,7 +85,7 @@ class plain_loop {
   cpu::rope_table rope_;
   std::vector<cpu::kv_layer> kv_;
   cpu::buffer x_, norm_, q_, k_, v_, attended_, ffn_, logits_;
-  std::vector<position> positions_;  // also the slots
+  std::vector<position> positions_;  // the slots have the same numbers
 };
 
 double median(std::vector<double> values) {

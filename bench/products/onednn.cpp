@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The column of oneDNN, versions 2 and 3. oneDNN chooses the layout of the weights; the activations have the type that it computes in.
+// Measures the column of oneDNN, version 2 or 3. oneDNN chooses the layout of the weights; the activations have the type that it computes
+// in.
 #if LAZYPRUNE_BENCH_ONEDNN
 
 #include <omp.h>

@@ -15,7 +15,7 @@ struct product_task {
   std::size_t rows, inputs, outputs;
   bool add;
   int threads;
-  std::size_t copies;  // of the weight; runs read them in turn
+  std::size_t copies;  // the number of copies of the weight, which runs read in turn
 };
 
 /// A library that computes the product. The constructor does what can be prepared before the timing.

@@ -20,7 +20,7 @@ enum class use { store, add, gate };  // what happens to the sums: stored (q, k,
 
 struct layer {
   const char* name;
-  std::size_t inputs, outputs;  // in a gated layer, the outputs of gate and up together
+  std::size_t inputs, outputs;  // in a gated layer, `outputs` counts those of gate and up together
   use what;
 };
 
@@ -153,8 +153,8 @@ sum_of_products dot(const float* x, const float* w, std::size_t count, dtype typ
 }
 
 /// Checks some results of every row against sums in double. Rounding activations to bf16 changes each product by up to 2^-9 of its size.
-/// These errors are independent, so the sum's error is a share of the root of the products' squares. The tolerance of 2^-7 is seven
-/// standard deviations. SiLU's slope is at most 1.1.
+/// These errors are independent, so the sum's error is a share of the root of the sum of the products' squares. The tolerance of 2^-7 is
+/// seven standard deviations. SiLU's slope is at most 1.1.
 bool right(const bench::product_task& t, const layer& l, const library& from) {
   const bool gated = l.what == use::gate && from.fused;
   const std::size_t columns = gated ? t.outputs / 2 : t.outputs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Measures the cost of many sequences, in three comparisons: a batch of 16 sequences that decode with the 16 alone, a prompt in chunks with
-// a prompt in one step, and a fork with the keys and values that it does not copy. Both sides run in turn, take turns to go first, and must
-// give the same bits. `ratio` is a ratio of shortest times, because other work on the machine only adds time.
+// Measures the cost of many sequences, in three comparisons. A batch of 16 decoding sequences is compared with 16 separate steps, a prompt
+// in chunks with a prompt in one step, and a fork with the keys and values that it does not copy. Both sides run in turn, take turns to go
+// first, and must give the same bits. `ratio` is a ratio of shortest times, because other work on the machine only adds time.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>

@@ -6,10 +6,10 @@
          [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
 
 The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another one, in
-random order. A row of FILE.csv: conversation, turn, setting, answer. An answer is `right` if it has the turn's number; otherwise `earlier`
-or `later` if it has another turn's number; otherwise `none`. Standard output has, for each setting: the right answers per turn, the right
-answers in all, and the answers with an earlier turn's number. Then follow the points lost to the first setting: for all turns, for the
-first half of the turns and for the second half. Each has half the width of its 95 % interval over the conversations.
+random order. A row of FILE.csv has a conversation, turn, setting and answer. An answer is `right` if it has the turn's number; otherwise `earlier`
+or `later` if it has another turn's number; otherwise `none`. For each setting, standard output has the right answers per turn, the right
+answers in all, and the answers with an earlier turn's number. Then follow the points lost compared with the first setting: over all turns,
+over the first half of the turns and over the second half. Beside each loss is half the width of its 95 % interval over the conversations.
 """
 import argparse
 import csv
@@ -82,8 +82,8 @@ def print_summary(found, settings, n):
         half = f"{1.96 * statistics.stdev(points) / n ** 0.5:.1f}" if n > 1 else "?"
         return f"{statistics.mean(points):.1f} +- {half}"
 
-    print(f"{n} conversations: right of turns 1 to {TURNS}, of all, an earlier turn's, points lost to {settings[0]} of all turns, of the first "
-          "half, of the second")
+    print(f"{n} conversations. Each setting has: the right answers in turns 1 to {TURNS}, the right answers in all, the answers with an earlier turn's "
+          f"number, and the points lost compared with {settings[0]} over all turns, over the first half and over the second half")
     turns = range(TURNS)
     for name in settings:
         of_turns = [sum(right(i, name, [turn]) for i in range(n)) for turn in turns]

@@ -4,8 +4,8 @@
 
   make_tasks.py TASK TOKENS N SEED FILE.jsonl [--program build/examples/lazyprune] [--model MODEL] [--plain]
 
-A prompt with the words of the model's chat template takes at most TOKENS minus the room for the answer. It takes at least 95 % of that, or
-so much that one more unit of the haystack (a word, a line, a sentence) does not fit. The same arguments give the same samples. The N
+A prompt, including what the model's chat template adds, takes at most TOKENS minus the room for the answer. It takes at least 95 % of this
+limit, or so much that one more unit of the haystack (a word, a line, a sentence) does not fit. The same arguments give the same samples. The N
 samples spread the depths of their needles evenly over the text.
 """
 import argparse
@@ -115,7 +115,7 @@ def numbers(r):
         yield str(r.randrange(1_000_000, 10_000_000))
 
 
-# RULER's tasks. Each makes a sample from a random source, the size of the haystack, and the depth of the needle that is asked for.
+# RULER's tasks. Each task makes a sample from a random source, the size of the haystack, and the depth of the needle that is asked for.
 
 
 def needle(key, value, kind):
@@ -168,7 +168,8 @@ def variable_tracking(r, size, depth):
 
 
 def common_words(tokens):
-    """A numbered list of words, after a short example. Ten words are more frequent than the others. Short prompts have fewer of both."""
+    """A numbered list of words, after a short example. Ten words are more frequent than the others. In short prompts both kinds
+    of words are repeated less often."""
     often, seldom = (30, 3) if tokens >= 4096 else (6, 1)
 
     def make(r, size, _):
@@ -194,7 +195,7 @@ def common_words(tokens):
 
 
 def frequent_words(r, size, _):
-    """Coded words. The k-th word has a frequency of 1 / k^2. The most frequent one is dots, which the question says to ignore."""
+    """Coded words. The frequency of the k-th word is proportional to 1 / k^2. The most frequent word is dots, which the question says to ignore."""
     shares = [1 / k**2 for k in range(1, 200)]
     counts = [round(size * share / sum(shares)) for share in shares]
     coded = ["..."] + ["".join(r.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in counts[1:]]
@@ -238,8 +239,9 @@ def invented_facts(r, size, depth):
     return Sample(f"{ask}\n\nThe following are given documents.\n\n{text}\n\n{ask}\n\nQuestion: {question}", " Answer:", [answer])
 
 
-# Quotes: no word may be missing in the answer. The quotes are invented sentences in prose. A small model would not find lines in a list as
-# long as the prompt, and it would continue sentences of the prose itself in its own words.
+# Quotes: no word may be missing in the answer. The quotes are invented sentences in prose. The whole prompt is not a list, because a small
+# model would not find the lines in it. The quotes are not sentences of the prose itself, because a small model would continue those in its
+# own words.
 
 
 def sentences_about(r):
@@ -318,8 +320,8 @@ class Counter:
 
 
 def fitted(make, n, limit, count):
-    """Returns n pairs (sample, tokens), each with at most `limit` tokens and at least 95 % of it. `make(i, size)` makes the i-th sample; sizes come in any
-    order."""
+    """Returns n pairs (sample, tokens). Each sample has at most `limit` tokens, and at least 95 % of `limit` unless one more unit of its haystack
+    would exceed the limit. `make(i, size)` makes the i-th sample. It is called several times for each i, with sizes that grow and shrink."""
     found, low, high, sizes = [None] * n, [0] * n, [None] * n, [max(4, limit // 20)] * n
     searched = list(range(n))
     while searched:
@@ -333,7 +335,7 @@ def fitted(make, n, limit, count):
                 searched.remove(i)
             elif high[i]:
                 sizes[i] = (low[i] + high[i]) // 2
-            else:  # the part of the prompt around the haystack makes this estimate too small rather than too large
+            else:  # the text around the haystack does not grow with it, so this estimate is more often too small than too large
                 sizes[i] = max(low[i] + 1, int(sizes[i] * 0.98 * limit / tokens))
     if None in found:
         raise SystemExit(f"{limit} tokens are too few")

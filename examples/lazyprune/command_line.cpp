@@ -206,7 +206,7 @@ void add_context(CLI::App& command, std::size_t& context, const char* group) {
       ->group(group);
 }
 
-/// The flags of the backend, `-t` among them.
+/// Adds the flags of the backend, including `-t`.
 void add_engine_flags(CLI::App& command, backend_flags& flags) {
   add_number(command, "-t,--threads", flags.threads, thread_range(), "Threads; the results do not depend on them (default: all available)");
   add_backend_flags(command, flags);
@@ -223,7 +223,7 @@ void add_directory(CLI::App& command, std::string& directory, bool& resume, cons
   command.add_flag("--resume", resume, "Go on after the predictions that the folder already has");
 }
 
-/// The flags of a chat template.
+/// Adds the flags of a chat template.
 void add_template_flags(CLI::App& command, template_flags& flags) {
   add_text(command, "--chat-template-file", flags.file, "A Jinja template instead of the model's own")
       ->type_name("FILE")
@@ -235,7 +235,7 @@ void add_template_flags(CLI::App& command, template_flags& flags) {
       ->group(chat_group);
 }
 
-/// The flags that `run` and `chat` share, except those of the text that they read.
+/// Adds the flags that `run` and `chat` share, except the flags for the text that they read.
 void add_generation_flags(CLI::App& command, run_flags& flags) {
   const auto read_predict = [&flags](const std::string& text) {
     const auto n = number_range<long long>{-1}.read("--predict", text);
@@ -307,7 +307,7 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   add_text(
       command, "--questions", flags->questions,
       "A file of questions about the document of -f, one a line; empty lines are skipped. Each prompt is the document, a newline and a "
-      "question. What all prompts begin with is read once; the answers are those of separate runs. --json prints an object a line")
+      "question. The common prefix of all prompts is read once; the answers are as in separate runs. --json prints an object a line")
       ->type_name("FILE")
       ->group(prompt_group);
   add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids; no BOS is added")->group(prompt_group);
@@ -365,7 +365,7 @@ void add_chat(CLI::App& program, action& chosen, const policy_registry& policies
   CLI::App& command = *program.add_subcommand("chat", "Holds a conversation: each line on stdin is a turn, in the model's chat template");
   flags->chat = flags->conversation = true;
   add_model_flags(command, flags->model);
-  add_text(command, "-f,--file", flags->file, "A document that the conversation is about; it stands before the first turn")
+  add_text(command, "-f,--file", flags->file, "A document that the conversation is about; it is put before the first turn")
       ->type_name("FILE");
   command.add_option("--system", flags->system, "A system message before the first turn")->type_name("TEXT");
   add_escapes(command, *escapes, "--system and --stop")->group(chat_group);
@@ -391,9 +391,9 @@ void add_compare(CLI::App& program, action& chosen, const policy_registry& polic
   CLI::Option* other = command.add_option("B", flags->b, "Another trace")->type_name("B.jsonl");
   CLI::Option* against =
       add_text(command, "--against", flags->model.path,
-               "Instead of B: a model, whose reference backend (float64) reads the trace's tokens. It checks that the trace's selection "
-               "follows from the trace's scores (from its own, if the trace has none), that these scores are its own, and that the logits "
-               "follow from the trace's plan. It names the first fault, as far as a trace can tell")
+               "Instead of B: a model, whose reference backend (float64) reads the trace's tokens. It checks three things: the trace's "
+               "selection follows from its scores (or the reference's, if it has none), its scores are the reference's, and its logits "
+               "follow from its plan. It names the first fault, as far as a trace can tell")
           ->type_name("MODEL");
   CLI::Option* force = command.add_flag("--force-plan", flags->force_plan,
                                         "Make the reference keep the tokens that the trace keeps, which judges each step by itself");
@@ -552,11 +552,12 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
       ->type_name("NAME,NAME,...");
   add_numbers(command, "--budgets", flags.budgets, number_range<double>{0, 1},
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
-  repeatable(command.add_option(
-                 "--variant", flags.variants,
-                 "last8=--scorer window_attention:window=8,kernel=1 adds a method last8, which is lazyllm with these pruning options. "
-                 "last8@3+5=... names its layers; otherwise they are those of lazyllm. With --stages it stands for itself, whatever the "
-                 "budgets. May be given several times"))
+  repeatable(
+      command.add_option(
+          "--variant", flags.variants,
+          "last8=--scorer window_attention:window=8,kernel=1 adds a method last8, which is lazyllm with these pruning options. "
+          "last8@3+5=... names its layers; otherwise they are those of lazyllm. With --stages it runs once with these stages, whatever "
+          "the budgets. May be given several times"))
       ->type_name("NAME[@LAYER+...]=FLAGS")
       ->group(measuring_group);
 }
@@ -581,9 +582,10 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)")
       ->group(measuring_group);
-  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Begin no sample but the first after this time. The table has the samples answered so far, and --resume goes on; 0: no limit "
-             "(default: 0)");
+  add_number(
+      command, "--minutes", flags->minutes, number_range<double>{0},
+      "After this time, begin no sample except the first. The table has the samples answered so far, and --resume goes on; 0: no limit "
+      "(default: 0)");
   add_engine_flags(command, flags->backend);
 
   add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html");
@@ -606,16 +608,17 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   command
       .add_flag(
           "--certain", flags->certain,
-          "Bound the upper end of the loss's 95 % interval instead of its mean: with few samples, the luck of some then does not hide "
-          "the losses of others. It cannot see a loss that no sample shows")
+          "Bound the upper end of the loss's 95 % interval instead of its mean. With few samples, gains on some by chance then do not "
+          "hide losses on others. A loss that no sample shows stays unseen")
       ->group(measuring_group);
   add_number(command, "--most-stages", flags->most_stages, number_range<std::size_t>{0},
              "Most stages in a schedule, such as 3 as in the paper; 0: any number (default: 0)")
       ->group(measuring_group);
   add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Most schedules to try (default: 100)");
-  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Try no schedule but the dense model after this time. The result is still scored on the other samples, and --resume goes on; "
-             "0: no limit (default: 0)");
+  add_number(
+      command, "--minutes", flags->minutes, number_range<double>{0},
+      "After this time, try no schedule except the dense model. The result is still scored on the other samples, and --resume goes on; "
+      "0: no limit (default: 0)");
   add_part_flags(command, flags->parts);
   add_engine_flags(command, flags->backend);
   add_jobs(command, flags->jobs);
@@ -761,7 +764,7 @@ std::string with_flag_suggestion(const CLI::App& command, const std::string& typ
   return with_suggestion(typed, names);
 }
 
-/// The topic of `lazyprune help` that is no command.
+/// The only topic of `lazyprune help` that is not a command.
 constexpr const char* pruning_topic = "pruning";
 
 /// `lazyprune help`: the page of the program, of a command, or of the pruning flags.
@@ -799,7 +802,7 @@ std::string unknown_argument(const CLI::App& program) {
   return left.empty() ? "" : left.front();
 }
 
-/// Throws `error` for a flag that became a command of its own.
+/// Throws `error` if an argument is a flag of earlier versions that is now a command.
 void name_the_command(const CLI::App& program) {
   for (const std::string& flag : program.remaining(true))
     for (const std::string_view command : {"fidelity", "search"})

@@ -23,7 +23,7 @@ void check_trace(const run_flags& flags) {
   if (flags.trace_logits && (flags.trace.empty() || html))
     throw error("--trace-logits", "", "--trace FILE.jsonl beside it", html ? flags.trace : "none");
   if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
-    throw error("--trace", "", "at least one token to generate: the trace is of these steps", "-n 0");
+    throw error("--trace", "", "at least one token to generate, because a trace records the steps that generate", "-n 0");
   if (!flags.trace.empty() && flags.speculate > 0)
     throw error("--speculate", "", "either --speculate or --trace: a trace cannot take steps back", "both");
 }
@@ -34,7 +34,7 @@ void check_questions(const run_flags& flags) {
   if (flags.prompt) need_file("-p");
   if (!flags.ids.empty()) need_file("--ids");
   if (!flags.file) need_file("none");
-  if (!flags.trace.empty()) throw error("--questions", "", "either --questions or --trace: a trace is of one prompt", "both");
+  if (!flags.trace.empty()) throw error("--questions", "", "either --questions or --trace: a trace has only one prompt", "both");
 }
 
 void check_chat(const run_flags& flags) {

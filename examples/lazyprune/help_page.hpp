@@ -22,7 +22,7 @@ inline constexpr const char* pruning_group = "Pruning";
 
 enum class page_kind { common, all };
 
-/// The page of a command, or of the program. The page of all the program's options ends with the pages of its commands.
+/// The page of a command, or of the program. The program's page of all options ends with the pages of its commands.
 std::string help_page(const CLI::App& command, page_kind kind);
 
 /// Returns the text of `lazyprune help pruning`: the options of the group `pruning_group`, and the policies and parts that they can name.

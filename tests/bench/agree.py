@@ -99,7 +99,7 @@ class Agree(unittest.TestCase):
         self.assertEqual(json.loads(shown.stdout)["ids"], ids)
 
     def test_the_file_decides(self):
-        """If tokenizer.json gives our ids, different ids from transformers' own tokenizer are reported but are no difference."""
+        """If tokenizer.json gives our ids, different ids from transformers' own tokenizer are reported but do not count as a difference."""
 
         class Other(Same):
             tokenizer = property(lambda peer: peer)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks whole small models in a backend: they differ from the reference at most as far as the backend's arithmetic allows.
+// Checks that whole small models in a backend differ from the reference at most as far as the backend's arithmetic allows.
 #pragma once
 
 #include <lazyprune/backend/reference.hpp>
@@ -76,7 +76,7 @@ void check_against_reference(const Load& load, const Rounds& rounds, const lazyp
       }
       largest = std::max(largest, apart / allowed.logits(std::sqrt(squares / static_cast<double>(oracle.config.vocabulary))));
     }
-    MESSAGE(v.name << ": of what is allowed, logits take " << largest);
+    MESSAGE(v.name << ": the largest difference of logits, as a share of the allowed one, is " << largest);
     CHECK(largest < 1);
     CHECK(largest > 0.01);  // the path does round
     CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <

@@ -73,6 +73,6 @@ void check_answers(std::size_t each) {
 
 }  // namespace
 
-TEST_CASE("dense and pruned answers to the bundled prompts are right") { check_answers(4); }
+TEST_CASE("the answers to the bundled prompts are right, dense and pruned") { check_answers(4); }
 
-TEST_CASE("dense and pruned answers to one prompt of each task are right on every path" ON_EVERY_PATH) { check_answers(1); }
+TEST_CASE("the answers to one prompt of each task are right on every path, dense and pruned" ON_EVERY_PATH) { check_answers(1); }

@@ -78,7 +78,7 @@ TEST_CASE("cuda: windows, soft caps, GELU, norms after the blocks, LongRoPE and 
   check_families(check_cuda);
 }
 
-TEST_CASE("cuda: the kept tokens are those of an independent float64 program" NEEDS("data")) {
+TEST_CASE("cuda: the kept tokens agree with an independent float64 program" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const unchecked fast;  // the tests above check the same kernels

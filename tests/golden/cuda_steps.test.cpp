@@ -28,7 +28,7 @@ struct traffic {
   friend bool operator==(const traffic&, const traffic&) = default;
 };
 
-/// Counts the copies from the beginning of each layer to that of the next. The last layer's count includes the logits.
+/// Counts the copies from the beginning of each layer to the beginning of the next. The last layer's count includes the logits.
 class traffic_by_layer final : public step_observer {
  public:
   std::vector<traffic> layers;

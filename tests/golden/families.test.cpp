@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests a tiny model of every family and corner case (families.jsonl). Compares its logits, dense and pruned, with those of transformers in
-// float64. Also tests the same model as a GGUF file.
+// Tests a tiny model of every family and corner case (families.jsonl). Compares its logits, dense and pruned, with logits of transformers
+// in float64. Also tests the same model as a GGUF file.
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>

@@ -78,7 +78,7 @@ TEST_CASE("a GGUF file of unquantized weights and the same model as a folder giv
   CHECK(logits_after(load_model(exact, file), exact, tokens) == logits_after(load_model(exact, directory), exact, tokens));
   cpu backend({.threads = 2});
   CHECK(logits_after(load_model(backend, file), backend, tokens) == logits_after(load_model(backend, directory), backend, tokens));
-  // One was rounded when it was written, the other is rounded when it is loaded.
+  // The weights of `halves` were rounded when the file was written. The others are rounded when they are loaded.
   CHECK(logits_after(load_model(backend, halves), backend, tokens) ==
         logits_after(load_model(backend, directory, {.as = dtype::bf16}), backend, tokens));
 }

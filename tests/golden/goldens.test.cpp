@@ -104,7 +104,8 @@ TEST_CASE("the reference backend reproduces the golden traces: kept tokens, revi
     CAPTURE(g.name);
     const auto expected = read_golden(g);
     REQUIRE(expected.size() == 8);
-    const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, 1e-9);  // each libm rounds exp and cos its way
+    const auto comparison =
+        compare_traces(run(net, g.policy, expected, backend), expected, 1e-9);  // each libm rounds exp and cos in its own way
     CHECK_MESSAGE(comparison.alike, comparison.text());
   }
 }

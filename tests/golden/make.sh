@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Writes the goldens anew: sh tests/golden/make.sh build/examples/lazyprune
+# Writes the goldens again: sh tests/golden/make.sh build/examples/lazyprune
 set -eu
 program=$(realpath "$1")
 cd "$(dirname "$0")"
 
-# The tokens that the dense model answers with (the last one is never fed).
+# The tokens of the dense model's answer. (The last one is never read.)
 answer=$("$program" run --backend reference --policy dense -f prompt.txt -n 8 --json | sed -n 's/.*"tokens": *\[\([0-9, ]*\)\].*/\1/p' | tr -d ' ')
 
 trace() {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes families.jsonl: one line per tiny model, with its logits by transformers 5.23 in float64. There is one for each family and corner case.
+"""Writes families.jsonl: one line per tiny model, with its logits by transformers 5.23 in float64. There is a model for each family and corner case.
 
 python tests/golden/make_families.py > tests/golden/families.jsonl
 

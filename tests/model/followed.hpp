@@ -67,8 +67,8 @@ struct followed : Scorer {
 };
 
 /// Returns how far the follower's own scores differ from the leader's choices, over all choices by top_k in a run. A token counts if the
-/// follower's scores put it on the other side of the cut than the leader's. The result is the largest distance of such a token from the
-/// cut, divided by the allowed difference. `allowed(layers, spread)` returns the allowed difference of the logarithm of a score.
+/// follower's scores put it on the other side of the cut than the leader's scores do. The result is the largest distance of such a token
+/// from the cut, divided by the allowed difference. `allowed(layers, spread)` returns the allowed difference of the logarithm of a score.
 template <class Allowed>
 double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
                              Allowed allowed) {

@@ -18,7 +18,7 @@ complaint_line fault(std::vector<std::string> more) {
 
 }  // namespace
 
-TEST_CASE("help and version are no mistakes") {
+TEST_CASE("help and version go to stdout, with exit code 0") {
   const program_result version = lazyprune_program({"--version"});
   CHECK(version.code == 0);
   CHECK(version.out == "lazyprune " LAZYPRUNE_VERSION_STRING "\n");
@@ -58,7 +58,7 @@ TEST_CASE("the commands that README and guides show have the flags that they are
   CHECK(flags > 40);
 }
 
-TEST_CASE("commands and flags that do not exist") {
+TEST_CASE("unknown commands and flags are refused") {
   CHECK(complaint(lazyprune_program({})) ==
         complaint_at("arguments", {"run, chat, compare, bench, eval, fidelity, sweep, search, inspect, tokenize, help"}));
   CHECK(complaint(lazyprune_program({"ruin"})) == complaint_at("arguments", {"`lazyprune --help`", ", found ruin; did you mean run?"}));
@@ -70,7 +70,7 @@ TEST_CASE("commands and flags that do not exist") {
   CHECK(fault({"two\nlines"}) == complaint_at("arguments", {"`lazyprune run --help-all`", ", found two\\x0alines"}));
 }
 
-TEST_CASE("a mistyped flag or command gets the nearest one, and a strange one gets none") {
+TEST_CASE("for a mistyped flag or command the error suggests the nearest one, if one is near") {
   const auto sentence = [](std::vector<std::string> arguments) { return complaint(lazyprune_program(arguments)).sentence; };
   for (const auto& [typed, meant] : {std::pair("--stges", "--stages"), {"--thread", "--threads"}, {"--n-predcit=3", "--n-predict"}})
     CHECK(sentence({"run", typed}).ends_with("found " + std::string(typed) + "; did you mean " + meant + "?"));
@@ -82,7 +82,7 @@ TEST_CASE("a mistyped flag or command gets the nearest one, and a strange one ge
     CHECK(sentence(strange).ends_with("found " + strange.back()));
 }
 
-TEST_CASE("a flag that became a command names the command") {
+TEST_CASE("for a flag that became a command, the error names the command") {
   const auto old = [](std::vector<std::string> arguments) { return complaint(lazyprune_program(arguments)); };
   CHECK(old({"eval", "--fidelity", "-f", "text"}) == complaint_at("--fidelity", {"`lazyprune fidelity`"}));
   CHECK(old({"eval", "-f", "text", "--fidelity"}) == complaint_at("--fidelity", {"`lazyprune fidelity`"}));
@@ -90,7 +90,7 @@ TEST_CASE("a flag that became a command names the command") {
         complaint_at("--search", {"`lazyprune search`"}));
 }
 
-TEST_CASE("a prompt is given once") {
+TEST_CASE("a prompt that is missing, empty or given twice is refused") {
   CHECK(complaint(lazyprune_program({"run"})) == complaint_at("prompt", {"-p, -f", "--ids"}));
   CHECK(fault({"--ids", "1"}) == complaint_at("prompt", {"-p, -f", "--ids"}));
   CHECK(complaint(lazyprune_program({"run", "-p", "-", "-f", "-"})) == complaint_at("--prompt", {"stdin"}));
@@ -98,7 +98,7 @@ TEST_CASE("a prompt is given once") {
   CHECK(complaint(lazyprune_program({"run", "-f", "/dev/null", "-n", "1"})) == complaint_at("/dev/null"));
 }
 
-TEST_CASE("numbers are read to the last character") {
+TEST_CASE("wrong numbers are refused") {
   const auto number = [](const char* flag, const char* value) { return complaint(lazyprune_program({"run", "--ids", "1", flag, value})); };
   CHECK(number("-n", "3x") == complaint_at("--predict", {", found 3x"}));
   CHECK(number("-n", "-2") == complaint_at("--predict", {", found -2"}));
@@ -133,7 +133,7 @@ TEST_CASE("numbers are read to the last character") {
   CHECK(complaint(lazyprune_program({"compare", "a", "b", "--tolerance", "-1"})) == complaint_at("--tolerance", {", found -1"}));
 }
 
-TEST_CASE("positions are read to the last character, by every command that takes pruning flags") {
+TEST_CASE("wrong positions are refused by every command that takes pruning flags") {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "--ids", "1"},
                                                   {"bench", "--random-weights", "pocket"},
                                                   {"eval", "-d", "/nowhere.jsonl"},
@@ -153,7 +153,7 @@ TEST_CASE("positions are read to the last character, by every command that takes
   }
 }
 
-TEST_CASE("names of backends, types and policies") {
+TEST_CASE("unknown names of backends, types and policies are refused") {
 #ifdef LAZYPRUNE_HAVE_CUDA
   CHECK(fault({"--backend", "tpu"}) == complaint_at("--backend", {"cpu, reference or cuda", ", found tpu"}));
 #else
@@ -172,7 +172,7 @@ TEST_CASE("names of backends, types and policies") {
   CHECK(fault({"--scorer", "window_attention:windw=3"}) ==
         complaint_at("--scorer: window_attention:windw=3", {"window, kernel, pool", ", found windw"}));
   CHECK(fault({"--stages", "6:0.5"})
-            .ends_with("the model has 6; before the first only the scorers given_scores, random and recency know anything), found 6"));
+            .ends_with("the model has 6; only the scorers given_scores, random and recency can prune before the first layer), found 6"));
   CHECK(fault({"--stages", "0:0.5"}) == complaint_at("--stages: 0:0.5", {"1 to 5", ", found 0"}));
   CHECK(fault({"--stages", "3:1.5"}) == complaint_at("stages: stage 1"));
   CHECK(complaint(lazyprune_program({"bench", "--random-weights", "gpt"})) == complaint_at("--random-weights", {"tinyllama-1.1b, "}));
@@ -181,7 +181,7 @@ TEST_CASE("names of backends, types and policies") {
   CHECK(complaint(lazyprune_program({"bench", "-o", "xml"})) == complaint_at("--output", {"md, json or csv", ", found xml"}));
 }
 
-TEST_CASE("tokens that the model does not have, and prompts that are too long or empty") {
+TEST_CASE("token ids outside the vocabulary, and prompts that are too long or empty, are refused") {
   CHECK(complaint(lazyprune_program({"run", "--ids", "1,2304"})) == complaint_at("--ids", {"2304", ", found 2304"}));
   CHECK(fault({"--force-ids", "2304"}) == complaint_at("--force-ids", {"2304", ", found 2304"}));
   CHECK(complaint(lazyprune_program({"run", "--ids", "1,2,3", "-c", "2"})) == complaint_at("prompt", {"most 2", ", found 3"}));
@@ -193,7 +193,7 @@ TEST_CASE("tokens that the model does not have, and prompts that are too long or
   CHECK(complaint(lazyprune_program({"bench", "-P", "4096", "-n", "1"})) == complaint_at("--prompts", {"-n", "4096", ", found 4097"}));
 }
 
-TEST_CASE("an empty name is not a name left out") {
+TEST_CASE("an empty name is refused") {
   for (const std::string flag : {"--model", "--backend", "--dtype", "--policy", "--schedule", "--scorer", "--selector", "--store",
                                  "--decode", "--file", "--trace"}) {
     CAPTURE(flag);
@@ -204,7 +204,7 @@ TEST_CASE("an empty name is not a name left out") {
   CHECK(complaint(lazyprune_program({"bench", "-o", ""})) == complaint_at("--output"));
 }
 
-TEST_CASE("traces and stop texts") {
+TEST_CASE("wrong flags for traces and stop texts are refused") {
   CHECK(fault({"--stop", "a", "--force-ids", "7"}) == complaint_at("--stop", {"--stop or --force-ids"}));
   CHECK(complaint(lazyprune_program({"run", "-m", "/nowhere", "--ids", "1", "-n", "0", "--trace", "a.jsonl"})) ==
         complaint_at("--trace", {"-n 0"}));

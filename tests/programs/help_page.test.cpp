@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every page of help fits a screen, and every option stands on a page.
+// Tests that every page of help fits a screen, and that every option is on a page.
 #include "programs/program.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::size_t width(const std::string& text) {
   return most;
 }
 
-/// True if the option stands in the text by itself, and not only as the beginning of another option.
+/// True if the text has the option itself, and not only a longer option that begins with it.
 bool names(const std::string& text, const std::string& option) {
   for (std::size_t at = text.find(option); at != text.npos; at = text.find(option, at + 1)) {
     const std::size_t end = at + option.size();
@@ -95,7 +95,7 @@ TEST_CASE("the help of the program and of each command fits 40 lines of 100 colu
   }
 }
 
-TEST_CASE("--help-all names every option of a command, and that of the program holds the pages of all commands") {
+TEST_CASE("--help-all of a command names all of its options, and --help-all of the program has the pages of all commands") {
   const std::string program = page({"--help-all"});
   CHECK(width(program) <= 100);
   for (const auto& entry : options) {

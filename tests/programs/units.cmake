@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What the program's folders include (units.py), and that the check can fail.
+# Tests what the program's folders include (units.py), and that this check can fail.
 
 add_test(NAME tree.units COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_LIST_DIR}/units.py)
 

@@ -39,7 +39,8 @@ struct samples {
     if (seconds.size() < 2) return 0.0;
     return std::sqrt(sum([=](double s) { return (tokens / s - middle) * (tokens / s - middle); }) / (count() - 1.0));
   }
-  /// The median repetition (of an even number, the lower one). Ratios and shares use it, because other work of the machine shifts means.
+  /// The median repetition, or the lower one of the two in the middle. Speedups and shares of time are computed from it, because other
+  /// programs on the machine would change a mean.
   std::size_t middle() const {
     std::vector<std::size_t> order(seconds.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -65,11 +66,11 @@ struct timed_prefill {
 /// The measurements of one policy, prompt length and number of sequences.
 struct measured {
   samples prefill, decode;
-  std::vector<step_seconds> sections;   // of each prefill
-  std::optional<timed_prefill> waited;  // on a GPU, one more prefill that waits for each part; only its shares are used
+  std::vector<step_seconds> sections;   // the sections of each prefill
+  std::optional<timed_prefill> waited;  // only on a GPU: one more prefill, which waits until each section is done
   batch_run last;
 
-  /// The prefill from whose sections the shares are taken.
+  /// The prefill from whose sections the shares of time are computed.
   timed_prefill typical() const { return waited ? *waited : timed_prefill{prefill.seconds[prefill.middle()], sections[prefill.middle()]}; }
 };
 
@@ -111,7 +112,7 @@ class measuring {
           const auto [dense, pruned] = measure(prompt, sequences, [&] { bar.show(done++, all); });
           add_rows(prompt, dense, pruned);
         }
-      look_for_peak();  // measured before and after the runs, because other work slows the machine; the better one counts
+      look_for_peak();  // measured before and after the runs, because other work may slow the machine; the better rate counts
       if (!flags_.peak) continue;
       const bench_peak& peak = result_.peaks.at(engine_->threads());
       for (bench_row& row : std::span(result_.rows).subspan(first))
@@ -194,8 +195,8 @@ class measuring {
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 
-  /// Runs dense and pruned in turn and swaps their order each time, so that drift affects both alike. The first pair warms up and does not
-  /// count.
+  /// Runs dense and pruned in turn and swaps their order each time, so that a drift of the machine affects both alike. The first pair warms
+  /// up and does not count.
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, std::size_t sequences, Progress progress) {
     const auto prompts = prompts_of(size, sequences);
@@ -268,8 +269,9 @@ class measuring {
     return sum;
   }
 
-  /// The costs of one operation in linear layers and of one in attention, as measured in the dense runs. A batch multiplies both by the
-  /// number of sequences, so their ratio stays the same. The logits cost one row of each sequence, as without a batch.
+  /// The cost of one operation in linear layers, in attention and in the product for the logits, as measured in the dense runs. The seconds
+  /// are those of the whole batch, but the operations are counted for one sequence. All three costs are therefore too large by the same
+  /// factor, and only their ratios are used.
   cost_model costs_of(const measured& dense) const {
     const timed_prefill typical = dense.typical();
     return measured_costs(engine_->config(), dense.last.prefill_rows.front(), typical.seconds, typical.sections.attention,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune bench: measures prefill and decode rates, dense and pruned side by side, and the share of the predicted speedup that is
+// lazyprune bench: measures prefill and decode rates, dense and pruned side by side, and how much of the predicted speedup is
 // reached.
 #pragma once
 
@@ -27,7 +27,7 @@ struct bench_flags {
   std::vector<std::size_t> prompts{512, 2048};
   std::size_t predict = 64;
   std::vector<int> threads{0};
-  std::vector<std::size_t> sequences{1};  // in a batch
+  std::vector<std::size_t> sequences{1};  // numbers of sequences in a batch
   std::size_t repetitions = 5;
   bool peak = false;
   bool no_warmup = false;

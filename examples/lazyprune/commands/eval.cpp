@@ -22,7 +22,7 @@ class evaluation {
     setting_.policy = policy_with_note(flags.policy, run_.model(), policies);
     setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
     for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
-    // With several jobs the samples stand in the order in which they were answered, so that an interrupt loses none.
+    // With several jobs, the file has the samples in the order in which they were answered, so that an interrupt loses none.
     log_.take_up(false, [&](const eval_prediction& done, const std::string& place) {
       check_dense_time(done, place);
       return setting_;

@@ -21,7 +21,7 @@ namespace program {
 struct eval_flags {
   model_flags model;
   backend_flags backend;
-  question_flags questions;  // without data, `predictions` are scored
+  question_flags questions;  // if they name no data, `predictions` are scored
   policy_spec policy;
   std::string predictions;  // a file, scored without a model; empty: the questions are answered
   std::string method;       // the method's name in the result; empty: named after the policy, or the file of predictions

@@ -54,9 +54,9 @@ struct split_text {
 
 /// The dense model's results on a text. All settings are compared with them.
 struct dense_run {
-  std::vector<std::vector<float>> logits;  // of each step over the text's own tokens
+  std::vector<std::vector<float>> logits;  // the logits of each step over the text's own tokens
   std::vector<token_id> said;
-  double rows = 0;  // of the prefill
+  double rows = 0;  // the rows of the prefill
   double ttft_s = 0;
 };
 

@@ -26,7 +26,7 @@ struct fidelity_flags {
   backend_flags backend;
   policy_spec policy;                 // if methods are compared: only the tokens that all of them keep
   method_flags methods{};             // instead of one policy; may be empty
-  std::vector<std::string> texts;     // files
+  std::vector<std::string> texts;     // the files with the texts
   std::optional<std::string> prefix;  // how much of a text is the prompt: a share, or a number of tokens; none: 0.5
   std::size_t places = 0;             // places in each text, each compared as a text; 0: only its beginning
   std::size_t predict = 0;            // tokens to compare after the prompt; 0: 128

@@ -16,7 +16,7 @@ struct template_flags {
 };
 
 struct model_flags {
-  std::string path;  // empty: not named
+  std::string path;  // empty: no model is named
   bool no_mmap = false;
   std::string pruning_file{};  // instead of the one in the model's folder; empty: none
 };
@@ -30,14 +30,14 @@ struct backend_flags {
 
 /// Which questions are answered, and how they are asked.
 struct question_flags {
-  std::vector<std::string> data;  // files
+  std::vector<std::string> data;  // the files with the samples
   std::string task;               // empty: the task that the data name
   std::string chat = "none";
   template_flags words{};
   std::size_t predict = 0;     // most tokens of an answer; 0: the task's number
   std::size_t context = 0;     // 0: the model's limit
   std::size_t max_length = 0;  // most tokens of a prompt, without those of a chat template; 0: as many as the context allows
-  std::size_t limit = 0;       // samples of each file; 0: all
+  std::size_t limit = 0;       // the number of samples to take from each file; 0: all
   bool strict = false;
 };
 

@@ -147,11 +147,11 @@ json memory_json(const opened_model& model, std::size_t context) {
           {"stored_row_in_layers", static_cast<double>(memory.stored_row) / static_cast<double>(memory.kv_row)}};
 }
 
-/// Describes a chunk of a prompt, which runs the layers before `first`.
+/// Says which layers a chunk of a prompt runs: those before `first`.
 std::string chunk_text(layer_id first, layer_id layers) {
   if (first == layers) return "none: a chunk of a prompt runs all layers";
   if (first == 0) return "0: a chunk of a prompt computes nothing";
-  return std::to_string(first) + ": a chunk of a prompt runs so many layers, then its rows wait for the question";
+  return std::to_string(first) + ": a chunk of a prompt runs the layers before this one, then its rows wait for the question";
 }
 
 /// Prints a line for each value. A nested value has a name like "rope.theta".

@@ -16,7 +16,7 @@ namespace program {
 
 namespace {
 
-/// The keys that the JSON of a dense run has, too.
+/// Returns the keys that describe one run, pruned or dense.
 nlohmann::ordered_json json_of(const outcome& result) {
   const generation& run = result.run;
   nlohmann::ordered_json object;
@@ -72,7 +72,8 @@ void line(const std::string& label, const std::string& dense, const std::string&
             << (note.empty() ? "" : "   ") << note << '\n';
 }
 
-/// Writes the share of the rows that each layer computed in the prefill. Neighbouring layers with the same share are in one line.
+/// Writes how many rows each layer computed in the prefill, and their share of the dense rows. Neighbouring layers with the same number of
+/// rows are in one line.
 void report_layers(const statistics& cost) {
   std::cerr << "rows computed in the prefill, by layer\n";
   const std::vector<std::size_t>&rows = cost.prefill_rows, &dense = cost.prefill_dense_rows;
@@ -90,12 +91,13 @@ void report_layers(const statistics& cost) {
 /// Says what a chunk of the prompt computes.
 std::string text_of(const chunk_reading& chunks, layer_id layers) {
   const std::string text = "chunks of " + std::to_string(chunks.tokens) + " tokens: each ";
-  if (chunks.layers == 0) return text + "computes nothing; with this policy all layers come with the question";
+  if (chunks.layers == 0) return text + "computes nothing; with this policy all layers run when the question is read";
   if (chunks.layers == layers) return text + "runs all layers";
-  return text + "runs the first " + std::to_string(chunks.layers) + " of " + std::to_string(layers) + " layers; the rest with the question";
+  return text + "runs the first " + std::to_string(chunks.layers) + " of " + std::to_string(layers) +
+         " layers; the others run when the question is read";
 }
 
-/// Says that the answer could have been longer; empty if it could not.
+/// Returns a text that says what cut the answer short; empty if nothing did.
 std::string cut_text(const outcome& result, const std::string& before) {
   if (result.cut_by.empty()) return "";
   return before + "ended after " + std::to_string(result.run.tokens.size()) + " tokens (" + std::string(result.cut_by) + ")";
@@ -105,7 +107,7 @@ std::string agreement(const outcome& result, const outcome& dense) {
   const auto &ours = result.run.tokens, &theirs = dense.run.tokens;
   if (ours == theirs) return "the answers agree: the same " + std::to_string(ours.size()) + " tokens";
   const auto at = std::ranges::mismatch(ours, theirs).in1 - ours.begin();
-  return "the answers part after " + std::to_string(at) + " tokens" +
+  return "the answers differ after " + std::to_string(at) + " tokens" +
          (dense.text ? "; the dense model's: " + nlohmann::json(*dense.text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
                      : "");
 }
@@ -122,7 +124,7 @@ std::string beside_dense(double seconds, std::optional<double> dense, bool guess
   return text + ", " + (*dense < seconds ? fixed(seconds / *dense, 2) + "x slower" : fixed(*dense / seconds, 2) + "x faster");
 }
 
-/// Writes how long the answer took, and how long the dense model takes.
+/// Writes the seconds to the first and the last token, and those of the dense model.
 void report_seconds(const outcome& result, const std::optional<outcome>& dense) {
   const answer_seconds ours = result.seconds();
   const std::optional<answer_seconds> theirs = dense ? std::optional(dense->seconds()) : result.dense_guess;
@@ -134,7 +136,8 @@ void report_seconds(const outcome& result, const std::optional<outcome>& dense) 
   line("time to last token:  ", &answer_seconds::last_token);
   constexpr double clearly = 1.05;
   if (theirs && ours.last_token > clearly * theirs->last_token)
-    std::cerr << "the steps after the pruned prompt are slower than dense steps here; --decode dense prunes only the prompt\n";
+    std::cerr << "the last token comes later than with the dense model"
+              << (result.prunes_steps ? "; --decode dense prunes only the prompt\n" : "\n");
 }
 
 /// Writes rows and memory, in a table.

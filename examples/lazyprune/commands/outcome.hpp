@@ -20,7 +20,7 @@ struct shared_prefix {
   double seconds = 0;
 };
 
-/// How the prompt was read before the step that has the query: `tokens` tokens at a time, through the first `layers` layers.
+/// How the prompt was read in chunks before the step that has the query: `tokens` tokens at a time, through the first `layers` layers.
 struct chunk_reading {
   std::size_t tokens;
   layer_id layers;
@@ -39,10 +39,11 @@ struct outcome {
   std::string policy_name;
   std::string policy_line;    // short, for people
   std::string policy_text;    // all flags
-  std::string_view cut_by{};  // what ended the answer before the model ended it; empty: nothing did
+  std::string_view cut_by{};  // what cut the answer short before the model ended it; empty: nothing did
   std::optional<chunk_reading> chunks{};
   std::optional<answer_seconds> dense_guess{};  // the dense model's seconds, estimated by the cost model
   bool speculates = false;                      // steps also read drafts (guessed tokens)
+  bool prunes_steps = false;                    // the policy can also prune in decode steps
   std::optional<shared_prefix> shared{};        // the prefix; this run read only the tokens after it
   std::optional<std::size_t> kept{};            // tokens of the prompt that earlier turns of the conversation read
 
@@ -55,7 +56,7 @@ struct outcome {
   static double rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; }
 };
 
-/// The first keys of the run's JSON.
+/// The keys with which the run's JSON begins.
 struct run_heading {
   std::string model, backend, isa;
   std::string device;  // the GPU; empty: the processor computed

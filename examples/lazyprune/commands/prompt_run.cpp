@@ -94,7 +94,7 @@ prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
   else if (flags_.file && flags_.prompt && !flags_.raw)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
-  if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
+  if (flags_.speculate > 0 && !new_session(pruned_).may_speculate())
     throw error("--speculate", "", "--decode dense, and a scorer without memory: drafts are read as the dense model reads them",
                 pruned_.text, error_code::unsupported);
 }
@@ -183,6 +183,7 @@ outcome prompt_run::answer(const named_policy& policy, std::span<const token_id>
   const any_session session = new_session(policy);
   if (flags_.chunk > 0) result.chunks = {flags_.chunk, session.chunk_layers(phase::prefill)};
   result.speculates = flags_.speculate > 0;
+  result.prunes_steps = session.chunk_layers(phase::decode) < session.layers();
   if (interrupted()) {
     result.run.reason = finish_reason::stop;
     result.run.cost = session.stats();

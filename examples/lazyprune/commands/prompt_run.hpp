@@ -38,8 +38,8 @@ struct named_policy {
 
 /// The dense model, measured before the run.
 struct warm_up {
-  std::size_t tokens;   // of the prompt
-  double step_seconds;  // of one decode step after them
+  std::size_t tokens;   // the prompt's tokens that it read
+  double step_seconds;  // the time of one decode step after these tokens
 };
 
 class prompt_run {
@@ -67,7 +67,7 @@ class prompt_run {
   /// Throws `error` if the prompt is empty or does not fit into the context. `which` names the prompt, if there are several.
   void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;
 
-  /// True if the run generates a token, and so reads the prompt.
+  /// True if the run generates a token. Otherwise it does not read the prompt either.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
   /// Prints how much memory the run will take, loads the weights, and warms up unless the prompt is empty. To warm up, the dense model
@@ -86,7 +86,7 @@ class prompt_run {
   outcome answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
                  const std::function<generation(const generation_options&)>& generate);
 
-  /// The first keys of the run's JSON.
+  /// Returns the keys with which the run's JSON begins.
   run_heading heading() const;
 
  private:
@@ -103,7 +103,7 @@ class prompt_run {
   named_policy pruned_, dense_;
   model_words words_;
   const tokenizer* tokens_ = nullptr;
-  std::vector<token_id> ends_;      // an answer ends at any of these; empty: at those of the config
+  std::vector<token_id> ends_;      // an answer ends at any of these tokens; empty: at the end tokens of the config
   std::optional<chat_words> chat_;  // the template around the prompt; none: the prompt is plain text
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // null before `load`

@@ -68,7 +68,8 @@ class single_run {
 
   int run() {
     run_.load(prompt_);
-    // The pruned run comes first: the user waits for its text, and the second run gains from warm memory, which must not favour pruning.
+    // The pruned run comes first, because the user waits for its text. The second run gains from warm memory, and this must not favour
+    // pruning.
     const outcome result = generate(run_.pruned(), trace_.wanted(), !flags_.json);
     std::optional<outcome> dense;
     if (flags_.compare && !interrupted()) dense = generate(run_.dense(), false, false);

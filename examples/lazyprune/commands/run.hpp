@@ -30,12 +30,12 @@ struct run_flags {
   std::size_t predict = 1024;  // most tokens to generate
   std::size_t context = 0;
   std::size_t chunk = 0;      // tokens of the prompt to read at a time; 0: all at once
-  std::size_t speculate = 0;  // most tokens in a step, drafts included; 0: one token, no drafts
+  std::size_t speculate = 0;  // the most tokens in a step, drafts included; 0: one token in a step, no drafts
   std::string questions;      // a file of questions about the document in `file`; empty: none
   bool chat = false;          // the prompt is a user's turn
   bool conversation = false;  // turns are read from stdin; the first begins with the document in `file`, if any
   bool raw = false;           // document and question are plain text even if the model has a chat template
-  bool parse_special = true;  // control tokens in a plain prompt are read as such; false: as ordinary text
+  bool parse_special = true;  // control tokens in a plain prompt are read as control tokens; false: as ordinary text
   template_flags words;
   std::string messages;  // a file with a whole chat; empty: none
   std::optional<std::string> system;
@@ -48,7 +48,8 @@ struct run_flags {
   std::string trace;
 };
 
-/// True for a document with one or more questions. Control tokens in such a prompt are read as ordinary text.
+/// True if there is a document with one or more questions. Both are then read as ordinary text, control tokens included, whatever
+/// `parse_special` says.
 inline bool has_document(const run_flags& flags) { return flags.file && (flags.prompt || !flags.questions.empty()); }
 
 /// Returns the exit code.

@@ -47,7 +47,7 @@ class chat_run {
     const std::vector<token_id>& prompt = ids_.next(run_.rendered(chat_));
     run_.check_length(prompt);
     const auto parting = std::ranges::mismatch(text_->tokens(), prompt).in2 - prompt.begin();
-    const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read anew, as the query
+    const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read again, as the query
     if (kept < text_->tokens().size()) text_->truncate(kept);
     outcome turn = run_.answer(run_.pruned(), prompt, kept, !flags_.json,
                                [&](const generation_options& options) { return text_->go_on(std::span(prompt).subspan(kept), options); });
@@ -64,7 +64,7 @@ class chat_run {
   prompt_run run_;
   chat_ids ids_;
   chat_request chat_;
-  std::string before_;  // goes before the next turn's line: the document in the first turn, later nothing
+  std::string before_;  // put before the line of the next turn: the document before the first turn, later nothing
   std::unique_ptr<conversation> text_;
 };
 

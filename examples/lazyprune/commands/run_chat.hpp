@@ -11,8 +11,8 @@
 namespace lazyprune {
 namespace program {
 
-/// Returns the chat of --messages; without that flag, one user turn with this text. The text of --system comes first. The model's turn is
-/// next. Throws `error` if the file holds no chat.
+/// Returns the chat of --messages; without that flag, one user turn with this text. The text of --system comes first. After the last
+/// message it is the model's turn. Throws `error` if the file holds no chat.
 chat_request chat_of(const run_flags& flags, const std::string& text);
 
 /// Holds a conversation. The first turn begins with the document and a blank line, unless the document is empty. Returns the exit code.

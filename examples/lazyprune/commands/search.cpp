@@ -104,7 +104,7 @@ class searching {
     if (ended_by_clock)
       std::cout << "ended by --minutes: --resume goes on, and may find better stages\n";
     else if (!result.complete)
-      std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
+      std::cout << "ended by --tries: more tries, with --resume, may find better stages\n";
     run_.tell_of_cut_prompts();
   }
 
@@ -122,7 +122,7 @@ class searching {
     if (after < run_.layers()) setting_of(flag_of({{after, any_share}})).description(layers_, run_.policies());
   }
 
-  /// No later schedule prunes before `layers` layers. From now on the schedules share the rows of these layers.
+  /// Call this when no later schedule will prune before `layers` layers. From then on the schedules share the rows of these layers.
   void share_up_to(layer_id layers) {
     if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
     shared_ = layers;

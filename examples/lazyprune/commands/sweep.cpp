@@ -29,7 +29,7 @@ namespace {
 
 /// A line of the table.
 struct candidate {
-  eval_setting setting;  // with the first seed
+  eval_setting setting;  // has the first seed, if the method draws
   std::string policy;
   std::optional<stage> single{};  // the single stage of --sensitivity
 };
@@ -122,8 +122,8 @@ class sweeping {
     }
   }
 
-  /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. The seeds of a sample are pooled, and its cost has
-  /// the times of its dense run, too. Returns nullopt if no such sample was answered.
+  /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. The runs with the seeds of a sample are pooled. The
+  /// cost of a sample also has the times of its dense run. Returns nullopt if no such sample was answered.
   std::optional<eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
     std::vector<eval_prediction> predictions;
     std::vector<double> scores, dense_scores;
@@ -173,7 +173,7 @@ class sweeping {
   std::vector<candidate> candidates_;  // dense first
   std::vector<repeat> repeats_;        // dense first
   std::vector<ask> asks_;              // in the order in which they are made
-  std::vector<bool> whole_;            // for each question: answered under every setting
+  std::vector<bool> whole_;            // for each question: whether it was answered under every setting
   std::optional<prediction_log> log_;
 };
 

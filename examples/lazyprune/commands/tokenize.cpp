@@ -139,7 +139,7 @@ class tokenizing {
 
   const tokenize_flags& flags_;
   model_words words_;
-  std::optional<found_once<chat_words>> chat_;  // none before the first chat
+  std::optional<found_once<chat_words>> chat_;  // empty before the first chat
 };
 
 }  // namespace

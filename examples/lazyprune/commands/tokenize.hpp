@@ -20,7 +20,7 @@ struct tokenize_flags {
   std::string messages;       // a file with a chat
   std::string requests;       // a file with one request per line
   bool no_special = false;    // add no BOS or EOS to a text
-  bool parse_special = true;  // control tokens in a text are read as such; false: as ordinary text
+  bool parse_special = true;  // control tokens in a text are read as control tokens; false: as ordinary text
   template_flags words;
   bool json = false;
 };

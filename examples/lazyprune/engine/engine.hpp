@@ -47,7 +47,7 @@ struct peak_rates {
 /// The self-information of each prompt token (lazyprune::self_information), and the peak memory of the pass that computed it.
 struct scored_prompt {
   std::vector<double> information;  // (prompt)
-  std::size_t bytes;                // without the weights
+  std::size_t bytes;                // the peak memory without the weights
 };
 
 /// A prefix that several sequences share, read once. It must not outlive the engine.
@@ -70,7 +70,7 @@ struct sequence_request {
   any_session session;
   std::span<const token_id> prompt;
   const generation_options& options;
-  const prompt_prefix* after = nullptr;  // from the same engine
+  const prompt_prefix* after = nullptr;  // a prefix that the same engine read, or null
 };
 
 /// A sequence that grows turn by turn. It must not outlive the engine.

@@ -25,7 +25,8 @@ enum class dtype : std::uint8_t;
 
 namespace program {
 
-/// Returns the model that the flags name; otherwise that of the environment variable LAZYPRUNE_MODEL; otherwise the bundled model.
+/// Returns the model that the flags name; otherwise the model that the environment variable LAZYPRUNE_MODEL names; otherwise the bundled
+/// model.
 std::filesystem::path model_path(const model_flags& flags);
 
 enum class stages_source : std::uint8_t { pruning_file, folder, program };
@@ -62,11 +63,11 @@ class opened_model {
   const model_config& config() const;
   layer_id layers() const;
 
-  /// The stages of --pruning-file; otherwise those of the folder's lazyprune.json; otherwise those that the program knows for the model;
-  /// otherwise nullopt. Throws `error` if the file of --pruning-file cannot be used.
+  /// Looks for stages in the file of --pruning-file, then in the folder's lazyprune.json, then in the program's own table. Returns nullopt
+  /// if there are none. Throws `error` if the file of --pruning-file cannot be used.
   std::optional<recommended_stages> stages() const;
   /// The same stages if there are any. Otherwise the stages of the paper's Llama 2 at the same shares of this model's layers; nobody has
-  /// tried those on this model.
+  /// tried these stages on this model.
   std::string stages_to_compare() const;
 
   /// All tensors of the files, by name.

@@ -21,8 +21,8 @@ struct chart_axis {
   double high() const { return last * step; }
 };
 
-/// Returns the axis over [low, high] with the smallest step that divides it into at most six. Steps are 1, 2 or 5 times a power of ten, and
-/// at least `least_step`.
+/// Returns the axis over [low, high] with the smallest step that divides it into at most six parts. Steps are 1, 2 or 5 times a power of
+/// ten, and at least `least_step`.
 chart_axis axis_over(std::string label, double low, double high, double least_step = 0);
 
 struct chart_point {
@@ -44,7 +44,7 @@ struct chart_level {
 
 /// All points must lie within the axes. Earlier series are drawn above later ones.
 struct chart {
-  std::string name;  // also the text for screen readers
+  std::string name;  // screen readers read it, too
   chart_axis x, y;
   std::vector<chart_series> series;
   std::optional<chart_level> level;

@@ -25,7 +25,8 @@ with a dense prefill let the later steps see that share of the tokens instead.</
 <dt>score</dt><dd>the task's own metric, from 0 to 100; mean over its samples.</dd>
 <dt>lost</dt><dd>the dense model's score minus the method's, in points, sample by sample on the same prompts. It is below 0 if the method
 scores higher.</dd>
-<dt>TTFT speedup</dt><dd>the dense model's mean time to the first token over the method's, on the same prompts: 2x is half the time.</dd>
+<dt>TTFT speedup</dt><dd>the dense model's mean time to the first token divided by the method's, on the same prompts: 2x
+is half the time.</dd>
 <dt>overall speedup</dt><dd>the same for the time from the prompt to the last token, including TTFT. Answers may differ in length: the
 numbers of generated tokens are under <a href="#results">All results</a>.</dd>
 <dt>intervals</dt><dd>below a number or in brackets: 95 %, by the percentile bootstrap over samples. A group of several tasks has the

@@ -92,7 +92,7 @@ constexpr std::array<method_kind, 13> kinds{{
      [](const request&) { return policy_spec{.preset = "dense"}; }},
     {"lazyllm", layers_of_method::several, "the paper's method: prunes after several layers. A pruned token can come back in a later step.",
      [](const request& r) { return r.lazyllm(); }},
-    {"no_revival", layers_of_method::several, "lazyllm, but pruned tokens are lost. Shows what their coming back is worth.",
+    {"no_revival", layers_of_method::several, "lazyllm, but pruned tokens are lost. Shows what the return of pruned tokens is worth.",
      [](const request& r) {
        policy_spec policy = r.lazyllm();
        policy.store = "none";
@@ -107,7 +107,8 @@ constexpr std::array<method_kind, 13> kinds{{
     {"static", layers_of_method::one, "prunes once, after one early layer; pruned tokens are lost. The paper's static token pruning.",
      [](const request& r) { return r.once(); }},
     {"random", layers_of_method::none,
-     "drops tokens at random before the first layer. With several draws, a sample counts by their mean. The paper's random token drop.",
+     "drops tokens at random before the first layer. With several draws, the mean over the draws counts for a sample. "
+     "The paper's random token drop.",
      [](const request& r) { return policy_spec{.preset = "random", .stages = "0:" + r.share, .scorer = scorer_that_draws(0)}; }},
     {"compression", layers_of_method::none,
      "the same model first reads the prompt in a dense pass, and the tokens of the context that it predicted best are left out (Selective "

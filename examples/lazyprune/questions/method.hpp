@@ -3,7 +3,7 @@
 //
 //   dense         the model without pruning; it has no budget
 //   lazyllm       LazyLLM (arXiv 2407.14057): stages after the given layers. All keep the same share, chosen to meet the budget
-//   no_revival    lazyllm, but pruned tokens are lost. Shows what revival brings
+//   no_revival    lazyllm, but pruned tokens are lost. Shows what revival gains
 //   dense_decode  lazyllm in the prefill; decode steps attend to all tokens. Shows what pruning in the decode steps costs or saves
 //   static        the paper's static token pruning: prunes once, after one layer, by the query token's attention. Pruned tokens are lost
 //   random        the paper's random token drop, before the first layer. Each sample has its own random draws
@@ -18,7 +18,8 @@
 //                 tokens; SnapKV chooses for each head and layer. The time to first token is the dense model's
 //   h2o           after H2O (arXiv 2306.14048): like snapkv, with the last 32 tokens and those with the most accumulated attention. H2O
 //                 gives half of its budget to each of the two kinds, and drops tokens for good. Here the attention of the prompt's last
-//                 token, over the layers, and of each generated token is accumulated; H2O accumulates that of every prompt token
+//                 token, over the layers, and of each generated token is accumulated. H2O accumulates the attention of every
+//                 prompt token
 //   fastkv        after the token-selective propagation of FastKV (arXiv 2502.01068): prunes once, after one layer, by the attention of the
 //                 last 8 queries, averaged over 7 neighbours. These 8 always stay; pruned tokens are lost. FastKV also compresses the KV
 //                 cache of every layer
@@ -55,7 +56,7 @@ namespace program {
 struct pruning_method {
   std::string name;
   std::vector<layer_id> after{};       // prunes after this many layers; ascending; empty if the method takes no layers
-  std::optional<policy_spec> flags{};  // of a variant: the flags that differ from lazyllm's
+  std::optional<policy_spec> flags{};  // set for a variant: the flags that differ from lazyllm's
 
   /// "lazyllm@3+5"
   std::string text() const;
@@ -104,7 +105,7 @@ std::vector<method_note> method_notes();
 pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Reads NAME[@LAYER[+LAYER...]]=FLAGS, a variant of lazyllm. The layers are read as by `read_method`. Throws `error` if the name is
-/// missing or is that of a method, or if the flags are missing, wrong, or set what the budget decides.
+/// missing or is the name of a method, or if the flags are missing, are wrong, or set what the budget decides.
 pruning_method read_variant(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Returns LazyLLM with one stage. Its name is single_stage@LAYER, which no method has. Its budget is the share of rows that the stage

@@ -48,7 +48,7 @@ class prediction_file {
   [[noreturn]] void fail(std::string_view expected) const;
 
   std::filesystem::path path_, target_, unfinished_;  // target_: path_ without symbolic links
-  bool untouched_;                                    // other files hold all of the unfinished file, so the destructor removes it
+  bool untouched_;  // true: the unfinished file has nothing that other files lack, so the destructor removes it
   bool replaces_;
   file_descriptor file_;
   std::vector<eval_prediction> done_;

@@ -28,7 +28,8 @@ constexpr std::size_t most_together = 8;
 prediction_log::prediction_log(const runner& run, const std::filesystem::path& path, bool resume) : run_(run), path_(path.string()) {
   if (path.empty()) return;
   file_.emplace(path, resume);
-  if (file_->replaces()) std::cerr << one_line(path_) << ": there already, and will be replaced (--resume goes on after it)" << std::endl;
+  if (file_->replaces())
+    std::cerr << one_line(path_) << ": this file exists and will be replaced (--resume would continue it)" << std::endl;
 }
 
 prediction_log::places& prediction_log::places_of(const std::string& name) {

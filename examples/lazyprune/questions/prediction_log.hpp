@@ -30,8 +30,8 @@ class prediction_log {
   void take_up(std::span<const ask> asks);
 
   /// Takes up the predictions of an earlier run, in any order. `setting_of` returns the setting under which the prediction `done` must have
-  /// been made. The method of the prediction must be that of the setting. `place` names the prediction in errors. `untimed`: also accept
-  /// predictions that were not timed. Throws as above.
+  /// been made. The method of the prediction must be the method of this setting. `place` names the prediction in errors. `untimed`: also
+  /// accept predictions that were not timed. Throws as above.
   void take_up(bool untimed, const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
 
   /// Returns the prediction for a question, by its ask::name; null if there is none yet.
@@ -59,7 +59,7 @@ class prediction_log {
   std::string path_;
   std::optional<prediction_file> file_;
   std::vector<eval_prediction> kept_;     // the predictions, if there is no file
-  std::map<std::string, places> places_;  // by ask::name
+  std::map<std::string, places> places_;  // the places of each ask::name
 };
 
 /// Answers every ask that has no prediction in the log. `predict` gets groups of asks that may be answered together; `jobs` groups are

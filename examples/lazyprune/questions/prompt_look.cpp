@@ -20,7 +20,7 @@ namespace {
 struct noting_scorer {
   window_attention scorer{.window = 8, .kernel = 7, .pool = pooling::mean};
   std::size_t window = scorer.window;
-  std::vector<float>* noted;  // with capacity for all tokens: a scorer must not throw
+  std::vector<float>* noted;  // must have capacity for all tokens, because a scorer must not throw
 
   void score(const window_view& view, std::span<float> out) const {
     scorer.score(view, out);

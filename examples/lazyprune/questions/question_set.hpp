@@ -27,8 +27,8 @@ eval_summary scored_predictions(const std::string& file, const std::string& task
 
 class question_set {
  public:
-  /// Reads the files. Throws `error` if a file has no question that can be read and scored. With --strict, throws `error` if any question
-  /// cannot be.
+  /// Reads the files. Throws `error` if a file has no question that can be read and scored. With --strict, throws `error` if any
+  /// question cannot be read and scored.
   explicit question_set(const question_flags& flags);
 
   std::size_t size() const { return questions_.size(); }

@@ -59,9 +59,9 @@ class runner {
   /// question does not have the machine to itself.
   void load(std::size_t jobs = 1);
 
-  /// Announces that each question will be asked under all these settings before the next question. Asks that are not timed then share a
-  /// prefix. The prefix is the prompt without its end, read through some of the layers before pruning; their number is chosen to save the
-  /// most. The answers are the same. Returns the number of layers of the prefix; 0: nothing is shared.
+  /// Announces that each question will be asked under all these settings before the next question is asked. Asks that are not timed then
+  /// share a prefix. The prefix is the prompt without its end, read through some of the layers before pruning; their number is chosen to
+  /// save the most. The answers are the same. Returns the number of layers of the prefix; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
   /// Announces that several settings come one after the other, each for all questions. No setting prunes earlier than this one does. Asks
   /// that are not timed then share prefixes, read through the layers before this setting's first pruning. Each prefix is kept until another
@@ -70,7 +70,8 @@ class runner {
 
   /// Answers a question under a setting. Several threads may call it if nothing is shared.
   eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
-  /// True if these may be answered together: neither is timed, and if only one prefix is kept at a time, both are of the same question.
+  /// True if these may be answered together. Neither may be timed, and if only one prefix is kept at a time, both must ask the same
+  /// question.
   bool together(const ask& one, const ask& other) const {
     return !one.timed && !other.timed && (one.question == other.question || !sharing_ || keeps_beginnings_);
   }
@@ -88,7 +89,8 @@ class runner {
 
   std::size_t new_tokens(const eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
 
-  /// The number of tokens of a prompt and its answer together, which LongRoPE needs (sequence::expect). It is that of -c, if -c is given.
+  /// The number of tokens of a prompt and its answer together, which LongRoPE needs (sequence::expect). If -c is given, it is the number
+  /// given by -c.
   std::size_t expected(std::size_t prompt, const eval_task& task) const {
     return flags_.context > 0 ? context_ : std::min(prompt + new_tokens(task), context_);
   }
@@ -98,7 +100,7 @@ class runner {
   shared_prompt prompt_of(std::size_t place) const;
   std::vector<token_id> encoded(std::size_t place) const;
 
-  /// The tokens of a prompt in its chat template, followed by those of the answer's beginning.
+  /// The tokens of a prompt in its chat template, followed by the tokens of the answer's beginning.
   std::vector<token_id> encoded(const eval_task& task, std::string_view text, std::string_view answer_prefix) const;
 
   /// The range of the prompt's tokens that hold the sample's context, without the words of the task, the question and the chat template.
@@ -124,13 +126,13 @@ class runner {
   opened_model model_;
   model_words words_;
   const tokenizer& tokenizer_;
-  std::optional<chat_words> template_;  // with --chat template
+  std::optional<chat_words> template_;  // set with --chat template
   std::vector<token_id> ends_;          // tokens that end a generation
   std::size_t context_;
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;
 
-  // The policy under which shared prefixes are read, and the prefixes by question: the last one alone, or all that were read.
+  // The policy under which shared prefixes are read, and the prefixes by question: only the last one, or all that were read.
   std::optional<policy_spec> sharing_;
   layer_id shared_layers_ = 0;
   bool keeps_beginnings_ = false;

@@ -24,7 +24,7 @@ std::string heading_of(const bench_table& bench) {
            peak.instruction + ' ' + three_digits(peak.arithmetic * 1e-9) + " GFLOP/s, reading memory " + three_digits(peak.reading * 1e-9) +
            " GB/s\n";
   if (in_batches(bench)) out += "rates and memory are over all sequences of a batch\n";
-  return out + "memory: at most, the weights aside\n\n";
+  return out + "memory: the peak, without the weights\n\n";
 }
 
 std::string times(const std::optional<double>& factor) { return factor ? fixed(*factor, 2) + "x" : ""; }

@@ -16,7 +16,7 @@ namespace program {
 /// One test under one policy.
 struct bench_row {
   int threads;
-  std::size_t sequences;  // in a batch
+  std::size_t sequences;  // the number of sequences in a batch
   std::string test;       // "pp512", "tg64", "tg64 @ d512"
   bool prefill;
   std::string policy;               // "dense", or the pruning flags

@@ -11,7 +11,7 @@ namespace program {
 /// Writes `digits` digits after the point; a dash for infinity and NaN.
 std::string fixed(double value, int digits);
 
-/// Writes at most three digits after the point, and three in all if there are any after it: "0.123", "12.3", "1234".
+/// Writes three digits, not counting a single 0 before the point. Digits before the point are never cut: "0.123", "12.3", "1234".
 std::string three_digits(double value);
 
 /// Writes the value in a unit that suits its size: "12.3 ms", "1.50 KiB".

@@ -7,8 +7,8 @@
 namespace lazyprune {
 namespace program {
 
-/// From now on a signal that ends the program first removes its unfinished output files. Ignored signals stay ignored (nohup). Does not
-/// change Ctrl-C: only commands that call catch_interrupts have a file open for long.
+/// From now on a signal that ends the program first removes its unfinished output files. Ignored signals stay ignored (nohup).
+/// Ctrl-C is not handled here, because only commands that call catch_interrupts keep a file open for long.
 void remove_files_when_ended();
 
 /// From now on the first Ctrl-C only sets `interrupted`; the second ends the program. If Ctrl-C was ignored when the program started, as in

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Passes generated text on and ends it before a stop text. Text that may be the beginning of a stop text is held back until that is clear.
+// Passes generated text on and ends it before a stop text. Text that may be the beginning of a stop text is held back until it is known
+// whether it is one.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference backend with a planted fault, of the kinds that engines with LazyLLM have. A replay with each fault shows which one
-// explains another engine's logits.
+// The reference backend with a planted fault, one of those that engines with LazyLLM have. A trace is replayed with each fault, to find the
+// fault that explains another engine's logits.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +32,16 @@ inline constexpr std::array hidden_faults{hidden_fault::next_position,   hidden_
                                           hidden_fault::ascending_slots, hidden_fault::reversed_spills, hidden_fault::forgotten_keys};
 
 constexpr std::string_view name_of(hidden_fault fault) {
-  constexpr std::array<std::string_view, 10> names{
-      "none",
-      "a shifted position: rows that come back are rotated one place too far",
-      "a shifted position: rows that come back are rotated by the text's last position",
-      "a shifted position: rows are rotated by their place among the active tokens",
-      "a shifted position: rows are rotated by their place among the rows of the step",
-      "a permuted slot: rows that come back are each other's, in reverse order",
-      "a permuted slot: rows that come back are each the next one's",
-      "a permuted slot: rows that come back are in the order of their slots",
-      "a permuted slot: rows are put aside in each other's slots, in reverse order",
-      "a dropped early key: tokens that were put aside are not attended to where they have keys"};
+  constexpr std::array<std::string_view, 10> names{"none",
+                                                   "a shifted position: rows that come back are rotated one place too far",
+                                                   "a shifted position: rows that come back are rotated by the text's last position",
+                                                   "a shifted position: rows are rotated by their place among the active tokens",
+                                                   "a shifted position: rows are rotated by their place among the rows of the step",
+                                                   "a permuted slot: rows that come back get each other's contents, in reverse order",
+                                                   "a permuted slot: each row that comes back gets the contents of the next one",
+                                                   "a permuted slot: rows that come back get their contents in the order of the slots",
+                                                   "a permuted slot: rows are stored in each other's slots, in reverse order",
+                                                   "a dropped early key: stored tokens are not attended to at layers that have their keys"};
   return names[static_cast<std::size_t>(fault)];
 }
 
@@ -55,10 +54,10 @@ class faulty_reference : public reference<double> {
   struct view {
     hidden_fault fault = hidden_fault::none;
     position last = 0;             // the last position of the sequence
-    std::vector<position> active;  // of the current layer, as are `rows` and `revived`
+    std::vector<position> active;  // the active tokens of the current layer; `rows` and `revived` are also of this layer
     std::vector<position> rows;
     std::vector<position> revived;
-    std::vector<position> aside;  // in the store when the step began
+    std::vector<position> aside;  // the tokens that were in the store when the step began
   };
   std::shared_ptr<view> now = std::make_shared<view>();
 

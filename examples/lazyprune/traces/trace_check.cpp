@@ -179,21 +179,22 @@ std::string plan_difference::text() const {
       line(missing, "are not computed");
       break;
     case plan_fault::lost_revival:
-      line(missing, "were put aside in an earlier step, are wanted here, and are left out");
-      line(extra, "are kept in their place");
+      line(missing, "were stored in an earlier step, are selected here, and are left out");
+      line(extra, "are kept instead");
       break;
     case plan_fault::scores_of_another_layer:
     case plan_fault::other_selection:
       line(missing, "are left out: the scores keep them");
-      line(extra, "are kept in their place");
+      line(extra, "are kept instead");
       break;
     case plan_fault::other_rows:
       line(missing, "are missing");
-      line(extra, "are not of the plan");
+      line(extra, "are not in the plan");
       break;
   }
-  if (scores_after) out += "  the scores after layer " + std::to_string(*scores_after) + " keep just these\n";
-  if (std::isfinite(margin)) out += "  margin of the choice by the scores: " + brief(margin) + "\n";
+  if (scores_after)
+    out += "  the scores after layer " + std::to_string(*scores_after) + " would keep exactly the tokens that the trace kept\n";
+  if (std::isfinite(margin)) out += "  margin of the selection by the scores: " + brief(margin) + "\n";
   return out;
 }
 

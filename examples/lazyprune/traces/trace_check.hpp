@@ -48,7 +48,7 @@ struct plan_difference {
   plan_fault fault;
   std::vector<position> missing;         // in the plan, not in the trace
   std::vector<position> extra;           // in the trace, not in the plan
-  float margin;                          // of the choice just before this layer (see step_trace::margin); NaN: there was none
+  float margin;                          // of the selection just before this layer (see step_trace::margin); NaN: there was none
   std::optional<layer_id> scores_after;  // for scores_of_another_layer: the layer whose scores were used
 
   /// A report of a few lines, each with its line break.

@@ -27,7 +27,7 @@ namespace program {
 
 /// The reference's own trace of the same tokens.
 struct replayed_trace {
-  std::vector<step_trace> steps;  // with logits, and the policy's scores of every layer but the last
+  std::vector<step_trace> steps;  // they have logits, and the policy's scores of every layer but the last
   /// The step and layer at which the session's plan first differed from the trace; nullopt: the replay reached the end.
   std::optional<std::pair<std::size_t, layer_id>> stopped{};
 };
@@ -196,9 +196,9 @@ inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vect
 
 }  // namespace detail
 
-/// The result of checking another engine's trace. Numbers of layers count a layer once for each step.
+/// The result of checking another engine's trace. The counts of layers count a layer once for each step.
 struct trace_verdict {
-  std::size_t steps = 0;                       // of the trace
+  std::size_t steps = 0;                       // the trace's number of steps
   bool forced = false;                         // the replay kept the tokens that the trace kept
   std::size_t by_trace = 0;                    // layers whose selection was checked with the trace's scores
   std::size_t by_reference = 0;                // layers without scores in the trace, checked with the reference's scores
@@ -216,19 +216,19 @@ struct trace_verdict {
   std::size_t with_logits = 0;           // steps whose logits were compared
   double most = 0;                       // largest difference of the logits that agree within the tolerance
   double tolerance = 0;
-  std::optional<std::pair<std::size_t, double>> logits{};  // the first step whose logits differ, and their difference
-  hidden_fault cause = hidden_fault::none;                 // the fault that explains them
+  std::optional<std::pair<std::size_t, double>> logits{};  // the first step whose logits differ, and the largest difference in it
+  hidden_fault cause = hidden_fault::none;                 // the fault that explains this difference
 
   bool alike() const { return !selection && !scores && !logits && selected == steps; }
   /// A report of a few lines, each with its line break.
   std::string text() const;
 };
 
-/// Checks a trace against the reference backend, with three questions. Does the selection follow from the trace's scores (or from the
-/// reference's, if the trace has none)? Are the scores those of the reference? Do the logits follow from the plan? The verdict names the
-/// first place of each difference. With `forced` the reference keeps the tokens that the trace keeps, so each step is judged by itself.
-/// Otherwise the reference follows its own policy, and logits are compared until the plans differ. If logits differ, the trace is replayed
-/// once with each of `hidden_faults`. Logits count as equal if they differ by at most `tolerance`.
+/// Checks a trace against the reference backend. It answers three questions. Does the selection follow from the trace's scores (or from the
+/// reference's scores, if the trace has none)? Are the trace's scores those of the reference? Do its logits follow from its plan? For each
+/// question, the verdict names the first place of a difference. With `forced` the reference keeps the tokens that the trace keeps, so each
+/// step is judged by itself. Otherwise the reference follows its own policy, and logits are compared until the plans differ. If logits
+/// differ, the trace is replayed once with each of `hidden_faults`. Logits count as equal if they differ by at most `tolerance`.
 inline trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                                  bool forced, double tolerance = 1e-4) {
   const auto layers = static_cast<layer_id>(net.config.layers);
@@ -289,37 +289,38 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
 inline std::string trace_verdict::text() const {
   std::string out = alike() ? "alike\n" : "different\n";
   const std::string whose = by_trace > 0 ? "the trace's scores" : "the reference's scores";
-  const std::string mixed = by_trace > 0 && by_reference > 0
-                                ? " (at " + std::to_string(by_reference) + " layers of steps, where it has none, the reference's)"
-                                : "";
+  const std::string mixed =
+      by_trace > 0 && by_reference > 0 ? " (in " + std::to_string(by_reference) + " layers that have none: the reference's scores)" : "";
   if (selection) {
-    out += "selection: parts from what " + whose + mixed + " imply, after " + std::to_string(selected) + " of " + std::to_string(steps) +
-           " steps that follow from them\n";
+    out += "selection: differs from what " + whose + mixed + " imply; steps that agree before: " + std::to_string(selected) + " of " +
+           std::to_string(steps) + "\n";
     const std::string lines = selection->text();
     for (const std::string_view line : split(lines, '\n'))
       if (!line.empty()) out.append("  ").append(line).append("\n");
   } else {
-    out += "selection: what " + whose + mixed + " imply, in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
-           (selected < steps ? "; the next has none where the policy prunes" : "") + "\n";
+    out += "selection: follows from " + whose + mixed + " in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
+           (selected < steps ? "; the next step has no scores where the policy prunes" : "") + "\n";
   }
   if (scores)
-    out += "scores: others than the reference's, first at step " + std::to_string(scores->step) + ", layer " +
-           std::to_string(scores->layer) + ", most at position " + std::to_string(scores->token) + ", by " + brief(scores->most) +
-           " of the largest" +
-           (scores->are_of ? ": scores of another layer, those of layer " + std::to_string(*scores->are_of) : std::string()) + "\n";
+    out += "scores: differ from the reference's, first at step " + std::to_string(scores->step) + ", layer " +
+           std::to_string(scores->layer) + ". The largest difference is at position " + std::to_string(scores->token) + ": " +
+           brief(scores->most) + " times the largest score" +
+           (scores->are_of ? ". Cause: scores of another layer, those of layer " + std::to_string(*scores->are_of) : std::string()) + "\n";
   else
-    out += scored > 0 ? "scores: the reference's, at " + std::to_string(scored) + " layers of steps\n" : "scores: not in the trace\n";
+    out += scored > 0 ? "scores: agree with the reference's in all " + std::to_string(scored) + " layers compared\n"
+                      : "scores: not compared: the trace has none, or its plan differs from the reference's\n";
   if (logits) {
     out += "logits: do not follow from the plan, first at step " + std::to_string(logits->first) + ", by " + brief(logits->second) +
            " (tolerance " + brief(tolerance) + ")\n  ";
-    out += cause == hidden_fault::none ? "no fault that is known here gives them" : std::string(name_of(cause));
+    out += cause == hidden_fault::none ? "no known fault gives these logits" : std::string(name_of(cause));
     out += "\n";
   } else if (with_logits > 0) {
     out += "logits: follow from the plan in " + std::to_string(with_logits) + " steps, " + brief(most) + " apart at most (tolerance " +
            brief(tolerance) + ")\n";
   } else {
     out +=
-        "logits: not in the trace, or not of a plan that could be kept; without them a shifted position or a permuted slot is not seen\n";
+        "logits: not compared: the trace has none, or its plan differs from the reference's; "
+        "a shifted position or a permuted slot would not be seen\n";
   }
   return out;
 }

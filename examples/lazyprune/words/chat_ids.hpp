@@ -22,8 +22,8 @@ class chat_ids {
   /// The tokenizer must outlive it.
   explicit chat_ids(const tokenizer& tokens) : tokens_(&tokens) {}
 
-  /// Returns the ids of the whole rendered chat: the earlier ids, followed by those of the added text. If the rendering does not begin with
-  /// the earlier text, the whole chat is encoded again.
+  /// Returns the ids of the whole rendered chat: the earlier ids, followed by the ids of the added text. If the rendering does not begin
+  /// with the earlier text, the whole chat is encoded again.
   const std::vector<token_id>& next(const rendered_chat& chat);
 
   /// Appends the ids of an answer, including its EOS.

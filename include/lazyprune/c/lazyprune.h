@@ -210,7 +210,8 @@ typedef struct lazyprune_scorer {
   uint32_t struct_size;
   uint32_t wants;       /* the evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
   uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
-  uint32_t window;      /* WINDOW: number of queries, at least 1 */
+  uint32_t window;      /* WINDOW: number of queries, at least 1. With `every_layer` the queries are the last `window` tokens that no step
+                           with outputs has read yet. They are required, and a chunk leaves the last window - 1 of them for a later step */
   uint32_t over_heads;  /* ATTENTION, WINDOW: EACH, MEAN or MAX of the heads; plan.over_heads repeats it */
   uint32_t reserved;    /* 0 */
   /* Writes the scores (active); larger is more important. The outputs of the step are required: they stay, whatever their scores. The other
@@ -327,7 +328,8 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* sess
 
 /* Forgets the tokens from position `tokens` on, for example rejected drafts. What the forgotten steps did to the remaining tokens stays:
    such a token can be dropped, be lost, or have the keys and values of more layers. To ask a second question about one text, clone the
-   session before the first. */
+   session before the first. If the scorer wants WINDOW after every layer, the last window - 1 of the remaining tokens have frontier 0 again,
+   unless a step with outputs has read them: a later step computes them anew. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens);
 
 /* Adds `tokens` tokens at the end of the sequence. The engine must have their keys and values at all layers. Other tokens, and chunks, may

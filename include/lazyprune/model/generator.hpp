@@ -45,7 +45,7 @@ inline std::size_t most_tokens(std::size_t known, std::size_t prompt, std::size_
 /// Throws if a step over several tokens could give another result than one step for each token.
 inline void check_speculation(const any_session& session, const generation_options& options) {
   if (options.speculate == 0) return;
-  if (session.chunk_layers(phase::decode) < session.layers())
+  if (!session.may_speculate())
     throw error("generation", "speculate", "a policy that does nothing in decode steps (prompt_only makes one)",
                 "a policy that may prune there or remembers windows", error_code::unsupported);
   if (options.trace || options.trace_logits)

@@ -44,6 +44,10 @@ class any_session {
   void abandon() { machine_->abandon(); }
   layer_id layers() const noexcept { return machine_->layers(); }
   layer_id chunk_layers(phase phase) const noexcept { return machine_->chunk_layers(phase); }
+  std::size_t evidence_window() const noexcept { return machine_->evidence_window(); }
+  /// Whether a decode step over several tokens changes the session as one step for each token does. Then no decode step prunes, and the
+  /// scorer does not gather windows, for which several tokens of one step are a prompt.
+  bool may_speculate() const noexcept { return chunk_layers(phase::decode) == layers() && evidence_window() == 0; }
   std::size_t known() const noexcept { return machine_->known(); }
   const frontier_table& tokens() const noexcept { return machine_->tokens(); }
   const statistics& stats() const noexcept { return machine_->stats(); }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What README.md and examples/EMBEDDING.md show.
+# The lines that README.md and examples/EMBEDDING.md show.
 find_package(lazyprune 0.2 CONFIG REQUIRED COMPONENTS cpu text)   # after cmake --install; or FetchContent, or add_subdirectory
 target_link_libraries(mine PRIVATE lazyprune::lazyprune)            # policies, session, registry: standard library only
 target_link_libraries(mine PRIVATE lazyprune::cpu lazyprune::model)  # and the transformer: xsimd, OpenMP, threads

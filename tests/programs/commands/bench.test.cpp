@@ -20,7 +20,7 @@ json bench_json(std::vector<std::string> more) {
 
 }  // namespace
 
-TEST_CASE("every test has a dense row and a pruned one, with the keys of the contract") {
+TEST_CASE("every test has a dense row and a pruned row, with the documented keys") {
   const json rows = bench_json({"-P", "32,64", "-n", "3", "-t", "1,2", "--stages", "3:0.5"});
   REQUIRE(rows.size() == 12);
   std::vector<std::string> tests;
@@ -46,7 +46,7 @@ TEST_CASE("every test has a dense row and a pruned one, with the keys of the con
                                           "2 tg3", "2 tg3"});
 }
 
-TEST_CASE("--after-each generates after each prompt, and names it") {
+TEST_CASE("--after-each generates after each prompt, and each test names its prompt length") {
   const json rows = bench_json({"-P", "16,32", "-n", "2", "-t", "1", "--policy", "dense", "--after-each"});
   std::vector<std::string> tests;
   for (const json& row : rows) tests.push_back(row["test"]);
@@ -54,7 +54,7 @@ TEST_CASE("--after-each generates after each prompt, and names it") {
   for (const json& row : rows) CHECK(row["tokens_per_s"].get<double>() > 0);
 }
 
-TEST_CASE("--sequences: batches of so many, their rates over all of them") {
+TEST_CASE("--sequences: the rates of a batch are over all of its sequences") {
   const json rows = bench_json({"-P", "32", "-n", "3", "-t", "1", "--sequences", "1,4", "--stages", "3:0.5", "--peak"});
   REQUIRE(rows.size() == 8);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -80,7 +80,7 @@ TEST_CASE("--sequences: batches of so many, their rates over all of them") {
   CHECK(as("md").find("rates and memory are over all sequences of a batch\n") != std::string::npos);
 }
 
-TEST_CASE("a dense policy has nothing beside it") {
+TEST_CASE("with a dense policy there is only a dense row") {
   const json rows = bench_json({"-P", "16", "-n", "0", "-t", "1", "--policy", "dense"});
   REQUIRE(rows.size() == 1);
   CHECK(rows[0]["policy"] == "dense");
@@ -94,7 +94,7 @@ TEST_CASE("random weights need no file") {
   CHECK(rows[1]["policy"].get<std::string>().starts_with("--stages 1:0.7,3:0.7,5:0.7 "));
 }
 
-TEST_CASE("--peak: shares of what the machine can do, the prefill's and the decode's") {
+TEST_CASE("--peak: prefills and decode steps have shares of the machine's peaks") {
   const json rows = bench_json({"-P", "64", "-n", "3", "-t", "1,2", "--peak"});
   REQUIRE(rows.size() == 8);
   for (const json& row : rows) CHECK(row["share_of_peak"].get<double>() > 0);  // may be above 1: a model this small fits into the caches
@@ -111,7 +111,7 @@ TEST_CASE("--peak: shares of what the machine can do, the prefill's and the deco
         complaint_at("--peak", {"cpu", "cuda", ", found reference"}));
 }
 
-TEST_CASE("as a table and as CSV") {
+TEST_CASE("the result as a table and as CSV") {
   const program_result table = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1"});
   CHECK(table.code == 0);
   CHECK(table.out.find("| threads |") != std::string::npos);

@@ -14,7 +14,7 @@ const std::string step =
 
 }  // namespace
 
-TEST_CASE("exit code 0: alike") {
+TEST_CASE("exit code 0: the traces agree") {
   const temporary_folder files;
   write_file(files / "a.jsonl", step + R"(,"logits":[1.0,2.0]})"
                                        "\n");
@@ -26,7 +26,7 @@ TEST_CASE("exit code 0: alike") {
   CHECK(same.err.empty());
 }
 
-TEST_CASE("exit code 2: different") {
+TEST_CASE("exit code 2: the traces differ") {
   const temporary_folder files;
   write_file(files / "a.jsonl", step + R"(,"logits":[1.0,2.0]})"
                                        "\n");
@@ -60,7 +60,7 @@ TEST_CASE("a trace may come through a pipe") {
   CHECK(same.out.starts_with("alike: 1 steps"));
 }
 
-TEST_CASE("exit code 1: no trace") {
+TEST_CASE("exit code 1: the file is not a trace") {
   const temporary_folder files;
   write_file(files / "a.jsonl", step + "}\n");
   write_file(files / "bad.jsonl", "{\"step\":0}\n");

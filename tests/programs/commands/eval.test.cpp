@@ -103,7 +103,7 @@ std::vector<json> without_times(const std::string& predictions) {
 
 }  // namespace
 
-TEST_CASE("a model answers, and the summary has the keys of the contract") {
+TEST_CASE("a model answers, and the summary has the documented keys") {
   const temporary_folder files;
   const program_result result = lazyprune_program({"eval", "-d", "-", "--compare", "-o", "json", "--out", files / "out.jsonl"},
                                                   samples("profile", 2) + samples("few_shot", 3));
@@ -114,7 +114,7 @@ TEST_CASE("a model answers, and the summary has the keys of the contract") {
   CHECK(list[0]["n"] == 2);
   CHECK(list[1]["task"] == "pocket_few_shot");
   CHECK(list[1]["n"] == 3);
-  CHECK(list[0]["score"] == 50.0);  // profile-1-1 is the one answer that these stages lose: tests/golden/answers.test.cpp
+  CHECK(list[0]["score"] == 50.0);  // these stages lose the answer to profile-1-1 (tests/golden/answers.test.cpp)
   CHECK(list[1]["score"] == 100.0);
   for (const json& summary : list) {
     CHECK(summary["metric"] == "exact_match");
@@ -238,7 +238,7 @@ TEST_CASE("an interrupted run goes on without losing or repeating a sample") {
   CHECK(file_text(files / "cut.unfinished") == whole);
 }
 
-TEST_CASE("an interrupted run goes on as it began, and no other way") {
+TEST_CASE("an interrupted run goes on only with the flags with which it began") {
   const temporary_folder files;
   const std::string out = files / "out";
   const auto run = [&](const std::vector<std::string>& more, const std::string& data) {
@@ -278,7 +278,7 @@ TEST_CASE("an interrupted run goes on as it began, and no other way") {
   CHECK(file_text(out).starts_with(first));
 }
 
-TEST_CASE("samples side by side answer as one by one, in their order and without times") {
+TEST_CASE("samples at the same time have the answers of samples one by one, in their order and without times") {
   const temporary_folder files;
   const auto run = [&](const std::string& out, const std::vector<std::string>& more) {
     std::vector<std::string> arguments{
@@ -313,7 +313,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     write_file(files / "cut.unfinished", text);
     return run("cut", {"--resume", "-j", "2", "-t", "2"});
   };
-  // The file `cut` is there from the run before. In the third case FILE.unfinished has all predictions, too. A run that is killed while it
+  // The file `cut` exists from the run before. In the third case FILE.unfinished also has all predictions. A run that is killed while it
   // sorts the predictions leaves such files.
   for (const std::vector<std::size_t>& there : {std::vector<std::size_t>{}, {6, 1}, {7, 6, 5, 4, 3, 2, 1, 0}, {5, 0, 1, 2, 3, 4, 6}}) {
     const program_result result = resumed(there);
@@ -326,7 +326,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
   CHECK(complaint(resumed({3, 1, 3})) == complaint_at((files / "cut") + ": prediction 3"));
 }
 
-TEST_CASE("samples that are the same are answered each") {
+TEST_CASE("equal samples are each answered") {
   const temporary_folder files;
   const std::string one = samples("few_shot", 1);
   for (const char* jobs : {"1", "2"}) {
@@ -340,7 +340,7 @@ TEST_CASE("samples that are the same are answered each") {
   }
 }
 
-TEST_CASE("killed at any moment, a run goes on") {
+TEST_CASE("a run that is killed at any moment can go on") {
   std::vector<std::string> how;
   SUBCASE("sample by sample") { how = {"-t", "1"}; }
   SUBCASE("two at once") { how = {"-t", "2", "-j", "2"}; }
@@ -365,7 +365,7 @@ TEST_CASE("killed at any moment, a run goes on") {
   CHECK(without_times(file_text(files / "out")) == without_times(file_text(files / "whole")));
 }
 
-TEST_CASE("a bad sample is told and left out, or ends the program") {
+TEST_CASE("a bad sample is reported and left out, or ends the program") {
   const std::string text = "{}\n" + samples("few_shot", 1);
   const program_result left = lazyprune_program({"eval", "-d", "-", "-o", "json"}, text);
   CHECK(left.code == 0);
@@ -374,7 +374,7 @@ TEST_CASE("a bad sample is told and left out, or ends the program") {
   CHECK(complaint(lazyprune_program({"eval", "-d", "-", "--strict"}, text)) == complaint_at("stdin: line 1", {"\"input\""}));
 }
 
-TEST_CASE("of many bad samples the first few are told, and how many more there are") {
+TEST_CASE("of many bad samples the first few are reported, and then the number of the others") {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "no JSON\n";
   const program_result none = lazyprune_program({"eval", "-d", "-", "--task", "trec"}, text);
@@ -384,16 +384,16 @@ TEST_CASE("of many bad samples the first few are told, and how many more there a
   CHECK(told(none, 6) == complaint_at("lazyprune: stdin"));
 }
 
-TEST_CASE("a finished file of predictions is replaced, which is said; so are prompts that lost their middle") {
+TEST_CASE("lines say that a finished file of predictions will be replaced, and that prompts lost their middle") {
   const temporary_folder files;
   const std::vector<std::string> arguments{"eval", "-d", "-", "--max-length", "100", "-n", "1", "-t", "1", "--out", files / "out.jsonl"};
   const std::string cut = "1 of 1 prompts did not fit: their middle was left out\n";
   CHECK(lazyprune_program(arguments, samples("few_shot", 1)).err == cut);
   CHECK(lazyprune_program(arguments, samples("few_shot", 1)).err ==
-        (files / "out.jsonl") + ": there already, and will be replaced (--resume goes on after it)\n" + cut);
+        (files / "out.jsonl") + ": this file exists and will be replaced (--resume would continue it)\n" + cut);
 }
 
-TEST_CASE("so is a sample of an unknown task, and one that its task cannot score") {
+TEST_CASE("a sample of an unknown task, or one that its task cannot score, is reported and left out") {
   const std::string text = R"({"dataset": "x", "input": "", "context": "", "answers": ["a"]})"
                            "\n" +
                            samples("few_shot", 1) + R"({"dataset": "trec", "input": "", "context": "", "answers": ["a"]})";
@@ -426,7 +426,7 @@ TEST_CASE("predictions are scored by the task's metric, without a model") {
   CHECK(list[0].size() == 6);
 }
 
-TEST_CASE("the task and the method by name, from stdin, as a table and as CSV") {
+TEST_CASE("predictions from stdin, with the task and the method named by flags, as a table and as CSV") {
   const std::vector<std::string> arguments{"eval", "--predictions", "-", "--task", "qasper_e", "--method", "mine"};
   const program_result table = lazyprune_program(arguments, three_lines);
   CHECK(table.code == 0);
@@ -439,7 +439,7 @@ TEST_CASE("the task and the method by name, from stdin, as a table and as CSV") 
   CHECK(csv.out.find("\n\"qasper\",\"mine\",\"qa_f1\",") != std::string::npos);
 }
 
-TEST_CASE("a bad line of predictions ends the program: a score over the rest would be another one") {
+TEST_CASE("a bad line of predictions ends the program, because a score over the rest would differ") {
   const std::string_view cut = R"({"pred": "a", "answers": ["a"], "len)";
   for (const auto& [line, place] :
        {std::pair(std::string_view(R"({"pred": 7})"), "stdin: line 4: pred"), {cut, "stdin: line 4: byte 36"}}) {
@@ -450,7 +450,7 @@ TEST_CASE("a bad line of predictions ends the program: a score over the rest wou
   }
 }
 
-TEST_CASE("what makes no sense") {
+TEST_CASE("wrong combinations of flags are refused") {
   const temporary_folder files;
   write_file(files / "x.jsonl", "");
   CHECK(complaint(lazyprune_program({"eval"})) == complaint_at("eval", {"-d and --predictions"}));

@@ -93,7 +93,7 @@ TEST_CASE("a policy that prunes nothing is the dense model, exactly") {
   }
 }
 
-TEST_CASE("the text's own tokens are asked for: an answer that the model knows, and that a hard policy loses") {
+TEST_CASE("the text's own tokens are compared: an answer that the model knows, and that a hard policy loses") {
   const answered_prompt prompt("profile");
   const json list = fidelity({"-f", "-", "--prefix", prompt.prompt_tokens, "--stages", "1:0.05"}, prompt.text);
   CHECK(list[0]["text"] == "stdin");
@@ -109,7 +109,7 @@ TEST_CASE("the text's own tokens are asked for: an answer that the model knows, 
   CHECK(list[0]["speedup_ttft"].get<double>() > 0);
 }
 
-TEST_CASE("several texts, and all of them; what exceeds the context is left out") {
+TEST_CASE("several texts, and a line for all of them; what exceeds the context is left out") {
   const temporary_folder files;
   write_file(files / "a", answered_prompt("profile").text);
   write_file(files / "b", answered_prompt("few_shot").text);
@@ -199,7 +199,7 @@ TEST_CASE("places of a text are texts of their own, each with its BOS") {
   CHECK(numbers(compared({"-f", files / "a", "--places", "1"})[0]) == numbers(list[0]));
 }
 
-TEST_CASE("what makes no sense") {
+TEST_CASE("wrong combinations of flags are refused") {
   const temporary_folder files;
   const auto fault = [](std::vector<std::string> arguments, const std::string& input = "the the the") {
     arguments.insert(arguments.begin(), "fidelity");

@@ -9,7 +9,7 @@
 #include "files/gguf_writer.hpp"
 #include "test_data.hpp"
 
-TEST_CASE("what the bundled model is") {
+TEST_CASE("the description of the bundled model as JSON") {
   const program_result result = lazyprune_program({"inspect", "--json", "-c", "1000"});
   REQUIRE(result.code == 0);
   const auto all = nlohmann::json::parse(result.out);
@@ -47,12 +47,12 @@ TEST_CASE("what the bundled model is") {
   CHECK(std::ranges::count(all["isas"], all["isa"]) == 1);
 }
 
-TEST_CASE("for people") {
+TEST_CASE("the description of the bundled model for people") {
   const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
   REQUIRE(result.code == 0);
-  for (const char* part :
-       {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight", "adds_bos",
-        "of 4096 tokens", "cpu path ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
+  for (const char* part : {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight",
+                           "adds_bos", "of 4096 tokens", "cpu path ",
+                           "first pruning layer     3: a chunk of a prompt runs the layers before this one", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   // The summary comes first, and the tensors come last.
   std::size_t last = 0;
@@ -66,7 +66,7 @@ TEST_CASE("for people") {
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == complaint_at("--ctx-size", {"4096", ", found 5000"}));
 }
 
-TEST_CASE("the layers that a chunk of a prompt runs under the policy given") {
+TEST_CASE("the first pruning layer depends on the policy") {
   const auto first = [](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"inspect", "--json"});
     const program_result result = lazyprune_program(flags);
@@ -111,7 +111,7 @@ TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an er
   CHECK(reference.code == 0);  // the reference backend uses no instruction set
 }
 
-TEST_CASE("names that no line can have") {
+TEST_CASE("line breaks in a tensor's name are escaped") {
   const temporary_folder files;
   std::filesystem::copy(bundled_model, files.path());
   std::string weights = file_text(files / "model.safetensors");
@@ -137,7 +137,7 @@ nlohmann::json inspected(const std::string& model) {
 
 }  // namespace
 
-TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the program, else nobody") {
+TEST_CASE("stages come from lazyprune.json, otherwise from the program; otherwise none are known") {
   const temporary_folder folder;
   const auto write_model = [&](const char* name, std::uint32_t layers) {
     using lazyprune_test::gguf_key;
@@ -193,7 +193,7 @@ TEST_CASE("a GGUF file without tensors is not supported") {
   CHECK(all["tensors"].empty());
 }
 
-TEST_CASE("a model that is not computed here is described, and why") {
+TEST_CASE("a model that the library cannot compute is described, with the reason") {
   const temporary_folder folder;
   for (const char* name : {"model.safetensors", "tokenizer.model"})
     std::filesystem::create_symlink(bundled_model + "/" + name, folder / name);
@@ -223,7 +223,7 @@ TEST_CASE("a model that is not computed here is described, and why") {
   CHECK(complaint(lazyprune_program({"inspect", "-m", folder.path()})) == complaint_at((folder / "config.json") + ": byte 1"));
 }
 
-TEST_CASE("a GGUF file's types, its way to split text, and a type that is not read" NEEDS("data")) {
+TEST_CASE("the types and the pre-tokenizer of a GGUF file, and a type that is not supported" NEEDS("data")) {
   const std::filesystem::path path = test_data("gguf/llama-q4_k_m.gguf"), other = test_data("gguf/llama-iq3_s.gguf");
   if (path.empty() || other.empty()) return;
   const auto all = inspected(path.string());

@@ -64,7 +64,7 @@ void check_result(const json& run) {
 
 }  // namespace
 
-TEST_CASE("the answer goes to stdout, all else to stderr") {
+TEST_CASE("the answer goes to stdout, everything else to stderr") {
   const program_result result = lazyprune_program({"run", "-p", question, "-n", "3", "--stop", " .", "-t", "1"});
   CHECK(result.code == 0);
   CHECK(result.out == " temples\n");
@@ -80,7 +80,7 @@ TEST_CASE("the answer goes to stdout, all else to stderr") {
   CHECK(result.err.find('\r') == std::string::npos);  // no progress bar: stderr is not a terminal
 }
 
-TEST_CASE("an answer that -n or the context cuts is said to be") {
+TEST_CASE("the report says if -n or the context ended the answer") {
   const auto says = [](std::vector<std::string> flags, const char* what) {
     flags.insert(flags.begin(), {"run", "-p", question, "--ignore-eos", "-t", "1"});
     return lazyprune_program(flags).err.find(what) != std::string::npos;
@@ -91,7 +91,7 @@ TEST_CASE("an answer that -n or the context cuts is said to be") {
   CHECK_FALSE(says({"--force-ids", "5,6"}, "ended by"));
 }
 
-TEST_CASE("a model for which nobody knows stages stays dense unless pruning is asked for, and a line says so") {
+TEST_CASE("a model without known stages stays dense unless pruning is asked for, and a line says so") {
   const temporary_folder files;
   std::filesystem::copy(bundled_model, files.path());
   std::filesystem::remove(files / "lazyprune.json");
@@ -133,7 +133,7 @@ TEST_CASE("a model for which nobody knows stages stays dense unless pruning is a
   CHECK(run(files / "none.json") == complaint_at(files / "none.json"));
 }
 
-TEST_CASE("--compare puts the dense run beside it") {
+TEST_CASE("--compare puts the dense run beside the pruned one") {
   const program_result result = lazyprune_program({"run", "-p", question, "-n", "2", "--compare", "-t", "1"});
   CHECK(result.code == 0);
   const auto says = [&](const char* what) { return result.err.find(what) != std::string::npos; };
@@ -148,7 +148,7 @@ TEST_CASE("--compare puts the dense run beside it") {
   CHECK(lazyprune_program({"run", "-p", question, "-n", "2", "-t", "1"}).err.find("rows revived") == std::string::npos);
 }
 
-TEST_CASE("--json has the keys of the contract, in its order") {
+TEST_CASE("--json has the documented keys, in their order") {
   const program_result result = lazyprune_program({"run", "-p", question, "-n", "3", "--json", "--compare", "-s", "7"});
   REQUIRE(result.code == 0);
   CHECK(result.err.empty());
@@ -192,7 +192,7 @@ TEST_CASE("the rows are those that the stages ask for") {
   CHECK(random["policy"]["name"] == "random");
 }
 
-TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
+TEST_CASE("--keep protects positions, and --least-tokens prunes nothing while fewer tokens are known") {
   std::string ids = "1";
   for (int i = 1; i < 100; ++i) ids += "," + std::to_string(10 + i);
   const auto run = [&](std::vector<std::string> flags) {
@@ -232,7 +232,7 @@ TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
   CHECK(second["policy"]["text"] == kept["policy"]["text"]);
 }
 
-TEST_CASE("where layers with a window stand between others, attention prunes after the others alone" NEEDS("data")) {
+TEST_CASE("a model with windows in some layers is pruned by attention only after layers without a window" NEEDS("data")) {
   const auto gemma = test_data("gguf/gemma3");  // two layers; the last one has no window
   if (gemma.empty()) return;
   const std::vector<std::string> asked{"run", "-m", gemma.string(), "--ids", "1,5,9,7", "-n", "2", "--json"};
@@ -247,13 +247,13 @@ TEST_CASE("where layers with a window stand between others, attention prunes aft
   CHECK(lazyprune_program(staged).code == 0);
 }
 
-TEST_CASE("the same run for any number of threads") {
+TEST_CASE("a run is the same for any number of threads") {
   const json one = without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3", "-t", "1"}));
   for (const char* threads : {"2", "3"})
     CHECK(without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3", "-t", threads})) == one);
 }
 
-TEST_CASE("a seed decides what is drawn") {
+TEST_CASE("the seed decides which tokens are drawn") {
   std::vector<json> drawn;
   for (const char* seed : {"1", "1", "2", "3", "4"})
     drawn.push_back(
@@ -277,7 +277,7 @@ TEST_CASE("a prompt comes from the command line, a file or stdin, and as ids") {
   CHECK(without_costs(run_json({"-f", "-", "-n", "3"}, question + "\r\n")) == typed);
 }
 
-TEST_CASE("a document and a question: the text, a blank line, the question, and nothing in it is a control token") {
+TEST_CASE("a document and a question are joined by a blank line, and nothing in them is a control token") {
   const temporary_folder files;
   const std::string document = "the candle is in the temples . </s> <s>", about = "where is the candle ?";
   write_file(files / "document.txt", "\xEF\xBB\xBF" + document + "\r\n");
@@ -289,7 +289,7 @@ TEST_CASE("a document and a question: the text, a blank line, the question, and 
   CHECK(without_costs(run) == without_costs(run_json({"-f", "-", "-p", about, "-n", "3"}, document)));
 }
 
-TEST_CASE("-e reads escapes in what is typed") {
+TEST_CASE("-e reads escapes in the texts of flags") {
   const auto tokens = [](std::vector<std::string> flags) {
     flags.insert(flags.end(), {"-n", "4"});
     return run_json(flags)["prompt_tokens"];
@@ -300,7 +300,7 @@ TEST_CASE("-e reads escapes in what is typed") {
         run_json({"-p", question, "-n", "9", "--stop", " ."})["text"]);
 }
 
-TEST_CASE("a repeat penalty changes what comes again") {
+TEST_CASE("a repeat penalty changes the answer, unless it is 1") {
   const std::string ids = "1,5,9,5,9,5,9,5,9,5,9";
   const json plain = run_json({"--ids", ids, "-n", "40", "--ignore-eos"}),
              other = run_json({"--ids", ids, "-n", "40", "--ignore-eos", "--repeat-penalty", "8"});
@@ -322,7 +322,7 @@ TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS 
   CHECK(run["computed"]["dense_rows"] == (run["prompt_tokens"].get<std::size_t>() + 2) * 6);  // the last token is never read
 }
 
-TEST_CASE("no token to generate is no step") {
+TEST_CASE("if no token is to be generated, no step runs") {
   const json run = run_json({"-p", question, "-n", "0", "--compare"});
   CHECK(run.contains("dense"));
   CHECK_FALSE(run.contains("speedup_ttft"));  // nothing was timed
@@ -356,11 +356,11 @@ TEST_CASE("a stop text in brackets is one text, commas and all") {
   CHECK(run_json({"-p", "[a,b]", "-n", "0"})["prompt_tokens"] == run_json({"-p", "-", "-n", "0"}, "[a,b]")["prompt_tokens"]);
 }
 
-TEST_CASE("empty stages prune never") {
+TEST_CASE("empty stages never prune") {
   CHECK(run_json({"--ids", "1,5,9", "-n", "1", "--stages", ""})["policy"]["text"] == "--policy dense");
 }
 
-TEST_CASE("a stdin that cannot be read is a bad argument") {
+TEST_CASE("a stdin that cannot be read is reported as a wrong argument") {
   CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 < /")) == complaint_at("stdin", {"Is a directory"}));
   CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) == complaint_at("stdin", {"Bad file descriptor"}));
 }
@@ -377,7 +377,7 @@ TEST_CASE("what is written to a closed stdout or stderr never lands in the trace
   CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 2);
 }
 
-TEST_CASE("a file that may not grow is an I/O fault") {
+TEST_CASE("a file that may not grow is reported as an I/O error") {
   const temporary_folder files;
   const std::string run = "\"$LAZYPRUNE\" run --ids 1 -n 1 -t 1 --trace-logits --trace '" + (files / "trace.jsonl") + "' >/dev/null 2>&1";
   CHECK(shell("ulimit -f 16; " + run).code == 3);  // 8 KiB: less than the logits need, more than some OpenMP runtimes write themselves
@@ -397,7 +397,7 @@ TEST_CASE("a model without a tokenizer takes ids and gives ids") {
   CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "--ids", "1", "--stop", "x"})) == complaint_at("--stop", {files.path()}));
 }
 
-TEST_CASE("the model is the one named, else the environment's, else the bundled one") {
+TEST_CASE("the model is the one that -m names, otherwise the one of $LAZYPRUNE_MODEL, otherwise the bundled one") {
   const temporary_folder files;
   std::filesystem::copy(bundled_model, files / "model");
   const auto model = [](const program_result& result) { return json::parse(result.out)["model"]; };
@@ -409,7 +409,7 @@ TEST_CASE("the model is the one named, else the environment's, else the bundled 
   CHECK(model(lazyprune_program(named, "", {"LAZYPRUNE_MODEL=/nowhere"})) == bundled_model);
 }
 
-TEST_CASE("the backends agree, mapped or read") {
+TEST_CASE("the backends agree, whether weights are mapped or read") {
   const json cpu = without_costs(run_json({"-p", question, "-n", "4", "--dtype", "f32"}));
   CHECK(without_costs(run_json({"-p", question, "-n", "4", "--dtype", "f32", "--no-mmap"})) == cpu);
   for (const std::vector<std::string>& reference :
@@ -423,7 +423,7 @@ TEST_CASE("the backends agree, mapped or read") {
   }
 }
 
-TEST_CASE("a trace as JSON Lines has every step, and the logits where they are asked for") {
+TEST_CASE("a trace as JSON Lines has every step, and the logits if they are asked for") {
   const temporary_folder files;
   const json run = run_json({"-p", question, "-n", "3", "--trace", files / "plain.jsonl"});
   const auto plain = lazyprune::read_trace(files / "plain.jsonl");
@@ -440,17 +440,18 @@ TEST_CASE("a trace as JSON Lines has every step, and the logits where they are a
   CHECK(lazyprune::read_trace(files / "logits.jsonl")[2].logits.size() == 2304);
 }
 
-TEST_CASE("--chunk reads the prompt in pieces: the same run and the same trace, and a line says what a chunk runs") {
+TEST_CASE("--chunk changes neither the run nor the trace, and a line says which layers a chunk runs") {
   const temporary_folder files;
   struct variant {
     std::vector<std::string> flags;
     std::string says;
   };
   const variant variants[] = {
-      {{"--stages", "3:0.3,5:0.1"}, "each runs the first 3 of 6 layers; the rest with the question"},
-      {{"--stages", "2:0.5", "--scorer", "window_attention:window=4"}, "each runs the first 1 of 6 layers; the rest with the question"},
+      {{"--stages", "3:0.3,5:0.1"}, "each runs the first 3 of 6 layers; the others run when the question is read"},
+      {{"--stages", "2:0.5", "--scorer", "window_attention:window=4"},
+       "each runs the first 1 of 6 layers; the others run when the question is read"},
       {{"--policy", "dense"}, "each runs all layers"},
-      {{"--policy", "random", "--stages", "0:0.5"}, "each computes nothing; with this policy all layers come with the question"},
+      {{"--policy", "random", "--stages", "0:0.5"}, "each computes nothing; with this policy all layers run when the question is read"},
       {{"--policy", "streaming", "--decode", "dense"}, ""},
   };
   for (const variant& v : variants) {
@@ -480,7 +481,7 @@ TEST_CASE("--chunk reads the prompt in pieces: the same run and the same trace, 
   CHECK(cut["dense"]["computed"] == cpu["dense"]["computed"]);
 }
 
-TEST_CASE("--speculate: the same text in fewer steps, and how many guesses were right") {
+TEST_CASE("--speculate gives the same text in fewer steps, and counts the drafts that were right") {
   const std::vector<std::string> flags{"-p",    question,    "-n",        "40",      "--ignore-eos", "--decode",
                                        "dense", "--backend", "reference", "--dtype", "f32"};
   const auto run = [&](std::vector<std::string> more) {
@@ -520,10 +521,10 @@ TEST_CASE("--speculate: the same text in fewer steps, and how many guesses were 
   CHECK(fault({"--decode", "dense", "--trace", "t.jsonl"}) == complaint_at("--speculate", {"--speculate or --trace"}));
 }
 
-TEST_CASE("--speculate on cpu: the same text wherever the best logit stands clear of the second, by what the path may round") {
+TEST_CASE("--speculate on cpu gives the same text as long as the two best logits differ by more than rounding") {
   struct variant {
     std::vector<std::string> flags;
-    double may_differ;  // the largest gap of logits, over their RMS, that rounding may close: twice one logit's error
+    double may_differ;  // the largest gap between two logits, divided by the logits' RMS, that rounding may close: twice one logit's error
   };
   for (const variant& v : {variant{{"--dtype", "f32"}, 2e-5}, {{"--exact"}, 0.08}, {{}, 0.16}}) {
     const temporary_folder files;
@@ -547,7 +548,7 @@ TEST_CASE("--speculate on cpu: the same text wherever the best logit stands clea
   }
 }
 
-TEST_CASE("a trace as a page is one whole file, and nothing else is left") {
+TEST_CASE("a trace as a page is one complete file, and no other file is left") {
   const temporary_folder files;
   run_json({"-p", question, "-n", "2", "--compare", "--trace", files / "page.html"});
   const std::string page = file_text(files / "page.html");
@@ -561,7 +562,7 @@ TEST_CASE("a trace file needs an ending that says its format") {
   CHECK(lazyprune_program({"run", "--ids", "1", "-n", "1", "--trace", "/dev/full"}).code == 1);
 }
 
-TEST_CASE("output that cannot be written is an I/O fault" NEEDS("dev-full")) {
+TEST_CASE("output that cannot be written is reported as an I/O error" NEEDS("dev-full")) {
   if (!std::filesystem::exists("/dev/full")) {
     lazyprune_test::skip("/dev/full");
     return;
@@ -587,7 +588,7 @@ TEST_CASE("an interrupt ends the run in order") {
   CHECK(trace.size() < 3900);
 }
 
-TEST_CASE("an interrupt before the first token leaves nothing, in order") {
+TEST_CASE("an early interrupt ends the run in order and leaves no empty trace") {
   const temporary_folder files;
   running_program program({"run", "-p", question, "-n", "3900", "--ignore-eos", "--backend", "reference", "--json", "--compare", "--trace",
                            files / "trace.jsonl"});
@@ -628,7 +629,7 @@ TEST_CASE("an interrupt that is ignored stays ignored") {
   CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 1000);
 }
 
-TEST_CASE("--exact: activations stay float in products, whatever the path") {
+TEST_CASE("--exact: activations stay float in products on every path") {
   const auto logits = [](const std::string& isa, const std::string& exact) {
     const temporary_folder files;
     std::vector<std::string> arguments{"run",     "--ids",           "1,5,9,12,40",   "-n", "2", "-t", "1", "--json",
@@ -707,7 +708,7 @@ std::string needle_prompt(std::size_t characters, const std::string& number) {
 
 }  // namespace
 
-TEST_CASE("Gemma 3: greedy tokens are those of transformers in float" NEEDS("gemma3")) {
+TEST_CASE("Gemma 3: greedy tokens agree with transformers in float" NEEDS("gemma3")) {
   const std::string model = gemma3();
   const std::filesystem::path expected = test_data("gemma3-270m/greedy.json");
   if (model.empty() || expected.empty()) return;

@@ -77,7 +77,7 @@ json message(const std::string& role, const std::string& content) { return {{"ro
 
 }  // namespace
 
-TEST_CASE("one turn, a chat of several, and a system message") {
+TEST_CASE("one turn, a chat of several turns, and a system message") {
   const chat_model model;
   const json once = model.answer({"-p", said, "-n", "6"});
   const std::vector<int> ids = model.ids(json::array({message("user", said)}));
@@ -103,7 +103,7 @@ TEST_CASE("one turn, a chat of several, and a system message") {
         model.ids(json::array({message("system", "be brief"), message("user", asked)})).size());
 }
 
-TEST_CASE("a document and a question stand in the model's template where it has one") {
+TEST_CASE("a document and a question are put into the model's template if it has one") {
   const chat_model model;
   write_file(model.folder / "document.txt", said + "\n");
   const auto run = [&](std::vector<std::string> more) {
@@ -122,7 +122,7 @@ TEST_CASE("a document and a question stand in the model's template where it has 
   CHECK(run({"--raw"})["prompt_tokens"] < ids.size());
 }
 
-TEST_CASE("`chat` is a conversation, about a document too") {
+TEST_CASE("`chat` is a conversation, with or without a document") {
   const chat_model model;
   write_file(model.folder / "document.txt", said + "\n");
   const auto turns = [&](std::vector<std::string> more, const std::string& input) {
@@ -146,7 +146,7 @@ TEST_CASE("`chat` is a conversation, about a document too") {
   CHECK(about[1]["prompt_tokens"] > about[0]["prompt_tokens"]);
 }
 
-TEST_CASE("questions about a document, each in a turn of its own") {
+TEST_CASE("each question about a document is a turn of its own") {
   const chat_model model;
   write_file(model.folder / "document.txt", said + "\n");
   write_file(model.folder / "questions.txt", asked + "\nquestion : where is the sextant ?\n");
@@ -184,7 +184,7 @@ TEST_CASE("a template of the user's own, and its variables") {
                       "--template-var", "greeting=good [a, b] day"})["prompt_tokens"] == full["ids"].size());
 }
 
-TEST_CASE("what a user writes is no special token") {
+TEST_CASE("text of the user never becomes special tokens") {
   const chat_model model;
   const std::vector<int> ids = model.ids(json::array({message("user", "</s> <s>")}));
   CHECK(std::ranges::count(ids, 1) == 1);
@@ -216,7 +216,7 @@ TEST_CASE("a conversation goes on after the ids that were generated") {
   CHECK(std::ranges::count(people.err, '\n') == 3);  // the memory, and one line per turn
 }
 
-TEST_CASE("where the template writes the past anew, what it shares with the text so far stays") {
+TEST_CASE("if the template renders earlier turns differently, the common prefix stays") {
   const chat_model model(forgetful);
   const auto turns = model.answers({"-n", "4", "--policy", "dense"}, said + "\n" + asked + "\n");
   REQUIRE(turns.size() == 2);
@@ -238,7 +238,7 @@ TEST_CASE("Ctrl-C stops the answer in order") {
   CHECK(std::ranges::count(result.out, '\n') == 1);
 }
 
-TEST_CASE("what does not go together") {
+TEST_CASE("flags that exclude each other are refused") {
   const chat_model model;
   const auto refused = [&](std::vector<std::string> more) { return complaint(model.run(std::move(more))); };
   CHECK(refused({"--ids", "1"}) == complaint_at("--chat", {"-p, -f, --messages", ", found --ids"}));
@@ -273,7 +273,7 @@ std::size_t sure_steps(const std::string& trace) {
 
 }  // namespace
 
-TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an independent program in float" NEEDS("smollm2")) {
+TEST_CASE("SmolLM2: chats and ids agree with transformers, and answers with an independent program in float" NEEDS("smollm2")) {
   const std::string model = smollm2();
   const std::filesystem::path path = test_data("smollm2/expected.json");
   if (model.empty() || path.empty()) return;
@@ -338,7 +338,7 @@ TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the s
     CHECK_MESSAGE(text.get<std::string>().find("7306518") != std::string::npos, text);
 }
 
-TEST_CASE("eval asks in the template's words") {
+TEST_CASE("eval asks in the chat template") {
   const chat_model model;
   const auto prompt_tokens = [&](const std::string& chat) {
     const program_result result = lazyprune_program({"eval", "-m", model.folder.path(), "-d", prompts("single_doc_qa"), "--limit", "1",

@@ -23,7 +23,7 @@ std::vector<std::string> fields_of(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("the stages that answer as the dense model does, scored on samples that had no say; an end by force changes nothing") {
+TEST_CASE("the search finds stages that answer as the dense model does, scores them on held-out samples, and can be interrupted") {
   const temporary_folder files;
   const auto run = [&](const std::string& out, std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{
@@ -100,7 +100,7 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   CHECK(file_text(files / "timed/search.csv") == csv);
 }
 
-TEST_CASE("each task weighs the same, whatever its samples") {
+TEST_CASE("each task has the same weight, whatever its number of samples") {
   const temporary_folder files;
   const std::string all = file_text(prompts("passage_retrieval"));
   std::string data;
@@ -116,10 +116,10 @@ TEST_CASE("each task weighs the same, whatever its samples") {
         "\"\",1,50,1,1,50,0");  // three of three right and none of one; two of two right and none of one
   CHECK(
       result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
-                           "ended by --tries: more of them, with --resume, may find better stages\n"));
+                           "ended by --tries: more tries, with --resume, may find better stages\n"));
 }
 
-TEST_CASE("a search of prompts that do not fit says so, and so does one of too few samples") {
+TEST_CASE("a search reports prompts that do not fit, and refuses too few samples") {
   const temporary_folder files;
   const program_result result =
       lazyprune_program({"search", "-d", prompts("few_shot"), "--limit", "2", "--max-length", "200", "--tries", "3", "--out", files / "a"});
@@ -129,7 +129,7 @@ TEST_CASE("a search of prompts that do not fit says so, and so does one of too f
         complaint_at("search: pocket_few_shot", {"least 2", ", found 1"}));
 }
 
-TEST_CASE("the parts of the policy beside its stages are in the flags that it prints, and in what an earlier search was") {
+TEST_CASE("the other parts of the policy are in the printed flags, and --resume needs the same parts") {
   using flags = std::vector<std::string>;
   struct {
     flags asked, otherwise;
@@ -158,7 +158,7 @@ TEST_CASE("the parts of the policy beside its stages are in the flags that it pr
   }
 }
 
-TEST_CASE("by the end of the loss's interval no schedule holds that loses one sample of three") {
+TEST_CASE("with --certain, no schedule holds that loses one sample of three") {
   const temporary_folder files;
   const auto holding = [&](const std::string& out, std::vector<std::string> more) {
     std::vector<std::string> arguments{"search", "-d",    prompts("few_shot"), "--limit",    "5", "--tries", "20", "-t",
@@ -181,7 +181,7 @@ TEST_CASE("by the end of the loss's interval no schedule holds that loses one sa
   for (const auto& [score, holds] : certain) CHECK(holds == (score == "100"));
 }
 
-TEST_CASE("what cannot be searched") {
+TEST_CASE("flags that do not suit a search are refused") {
   const temporary_folder files;
   const auto fault = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"search", "-d", prompts("few_shot")});

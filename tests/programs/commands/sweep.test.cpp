@@ -68,7 +68,7 @@ const std::vector<std::string> small{"--methods", "lazyllm@3+5,random,compressio
 
 }  // namespace
 
-TEST_CASE("samples that are not timed are answered as the others are, from beginnings that the methods share") {
+TEST_CASE("samples that are not timed have the same answers, from prefixes that the methods share") {
   const temporary_folder files;
   const std::vector<std::string> methods{
       "--methods", "lazyllm@3+5,no_revival@3,static@2,random,fastkv@3", "--budgets", "0.75,0.9", "--seeds", "1"};
@@ -100,7 +100,7 @@ TEST_CASE("samples that are not timed are answered as the others are, from begin
   CHECK(file_text(files / "shared/report.html").find("<dt>times</dt><dd>over 2 of 4 samples</dd>") != std::string::npos);
 }
 
-TEST_CASE("methods at budgets: a table, a page, and predictions that say what made them") {
+TEST_CASE("methods at budgets: a table, a page, and predictions with their flags") {
   const temporary_folder files;
   const std::string directory = files / "new/folder";
   const program_result result = sweep(directory, small);
@@ -190,7 +190,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(one == other);
 }
 
-TEST_CASE("given scores, a variant, and tokens that all keep") {
+TEST_CASE("given scores, variants, and tokens that every method keeps") {
   const temporary_folder files;
   const std::string directory = files / "out";
   const std::vector<std::string> flags{"--methods",    "given@2,random,compression",
@@ -222,7 +222,7 @@ TEST_CASE("given scores, a variant, and tokens that all keep") {
   CHECK(rows[10].at("policy").find(" --selector blocks:size=8 ") != std::string::npos);
   for (const std::size_t i : {2u, 3u}) CHECK(std::stod(rows[i].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 200));
 
-  // Rows include the look. Its two layers compute the whole prompt, and then the tokens that its scores keep.
+  // Rows include the look. Its two layers compute the whole prompt. Then all layers compute the tokens that its scores keep.
   for (const std::string& line : lines_of(file_text(directory + "/predictions.jsonl"))) {
     const json run = json::parse(line)["run"];
     if (!run["method"].get<std::string>().starts_with("given@2")) continue;
@@ -274,7 +274,7 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
   CHECK(complaint(sweep(whole, resumed)) == complaint_at(whole + "/predictions.jsonl: prediction 2", {"lazyllm@4+5 0.75: --stages 4:0."}));
 }
 
-TEST_CASE("after --minutes no sample is begun: as many of each file are whole, and a later sweep goes on") {
+TEST_CASE("after --minutes no sample is begun: each file has as many complete samples, and a later sweep goes on") {
   const std::vector<std::string> shared{"--methods", "lazyllm@3+5,random", "--budgets", "0.75", "--seeds", "2"};
   const std::vector<std::string> timed{"--methods", "random", "--budgets", "0.75", "--seeds", "2", "--timed", "1", "--sensitivity", "1"};
   for (const std::vector<std::string>& methods : {shared, timed}) {
@@ -301,7 +301,7 @@ TEST_CASE("after --minutes no sample is begun: as many of each file are whole, a
   }
 }
 
-TEST_CASE("what was answered is taken up in any order, and a sample that is not whole is not in the table") {
+TEST_CASE("predictions are taken up in any order, and a sample without all of its answers is not in the table") {
   const temporary_folder files;
   const std::string whole = files / "whole", part = files / "part";
   const std::vector<std::string> methods{"--methods", "lazyllm@3+5", "--budgets", "0.75"};
@@ -324,7 +324,7 @@ TEST_CASE("what was answered is taken up in any order, and a sample that is not 
   lines.resize(3);  // both predictions of the last sample, and one of the sample before
   std::filesystem::create_directory(part);
   write_file(part + "/predictions.jsonl.unfinished", lines[0] + '\n' + lines[1] + '\n' + lines[2] + '\n');
-  const program_result limited = resumed({"--minutes", "0.000001"});  // answers only the first sample
+  const program_result limited = resumed({"--minutes", "0.000001"});  // answers no sample but the first
   REQUIRE_MESSAGE(limited.code == 0, limited.err);
   CHECK(limited.err.find("2 of 4 samples, ") != std::string::npos);
   for (const row& entry : table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");
@@ -336,7 +336,7 @@ TEST_CASE("what was answered is taken up in any order, and a sample that is not 
   CHECK(complaint(resumed({})) == complaint_at(part + "/predictions.jsonl: prediction 2"));
 }
 
-TEST_CASE("killed at any moment, a sweep goes on") {
+TEST_CASE("a sweep that is killed at any moment can go on") {
   const temporary_folder files;
   const std::string out = files / "out";
   const std::vector<std::string> arguments{"sweep",   "-d",        prompts("few_shot"), "--limit", "4", "--methods",
@@ -360,7 +360,7 @@ TEST_CASE("killed at any moment, a sweep goes on") {
   CHECK(rows_without_times(out + "/sweep.csv") == rows_without_times(files / "whole/sweep.csv"));
 }
 
-TEST_CASE("what makes no sense") {
+TEST_CASE("wrong combinations of flags are refused") {
   const temporary_folder files;
   CHECK(complaint(lazyprune_program({"sweep", "--out", files / "x"})) == complaint_at("sweep", {"-d"}));
   CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot")})) == complaint_at("sweep", {"--out"}));

@@ -52,7 +52,7 @@ TEST_CASE("a text's ids and pieces, and the text of ids") {
   CHECK(people.out.ends_with("\t<0x0A>\n"));
 }
 
-TEST_CASE("a request a line, and no line stops the others") {
+TEST_CASE("each line is a request, and a bad line does not stop the others") {
   const temporary_folder folder;
   write_file(folder / "requests.jsonl", R"({"text": "the candle"}
 {"text": "the
@@ -87,7 +87,7 @@ TEST_CASE("a request a line, and no line stops the others") {
   for (const std::size_t i : {1u, 4u, 8u}) CHECK(lines[i].contains("error"));
 }
 
-TEST_CASE("a template alone renders chats") {
+TEST_CASE("a template without a tokenizer renders chats") {
   const temporary_folder folder;
   write_file(folder / "chat.jinja",
              "{{ bos_token }}{% for m in messages %}{% if m.role == 'x' %}{{ raise_exception('no\n\"x\"') }}{% endif %}"
@@ -113,7 +113,7 @@ TEST_CASE("a template alone renders chats") {
   CHECK(people.out == "[user]hi[assistant]1970-01-01");
 }
 
-TEST_CASE("what cannot be asked") {
+TEST_CASE("wrong combinations of inputs are refused") {
   CHECK(complaint(lazyprune_program({"tokenize"})) == complaint_at("tokenize", {"-p, -f, --ids, --messages and --jsonl"}));
   CHECK(complaint(lazyprune_program({"tokenize", "-p", "a", "--ids", "1"})) ==
         complaint_at("tokenize", {"-p, -f, --ids, --messages and --jsonl"}));

@@ -138,7 +138,7 @@ TEST_CASE("the table for browsers without JavaScript has one row per step") {
   CHECK(table.find("<tr><td>1</td><td> one</td><td>5</td><td>1</td><td>5 3 2 </td><td>id 99</td></tr>") != table.npos);
 }
 
-TEST_CASE("the next token's text is the given one, that of the same id, or the id itself") {
+TEST_CASE("the next token's text is the given text, else the text of a token with the same id, else the id") {
   trace_document document = small_trace();
   CHECK(data_of(trace_page(document)).at("next") == nlohmann::json({" one", "id 99"}));
   document.next_texts = {" ONE", " last"};

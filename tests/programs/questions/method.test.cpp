@@ -107,7 +107,7 @@ TEST_CASE("the flags of each method") {
   CHECK(setting("dense", 0.75, 6).text() == "dense");
 }
 
-TEST_CASE("method `given`: the look takes its layers from the budget, and the rest decides the share kept") {
+TEST_CASE("method `given`: the look costs its layers, and the rest of the budget decides the share kept") {
   const eval_setting given = setting("given@2", 0.75, 6);
   CHECK(given.look == 2);
   CHECK(given.text() == "given@2 0.75");

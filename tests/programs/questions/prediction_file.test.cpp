@@ -128,7 +128,7 @@ TEST_CASE("without predictions no file is left") {
   CHECK(read_text(folder / "p.unfinished") == line("one"));
 }
 
-TEST_CASE("without resume a finished file is replaced, an unfinished one is not") {
+TEST_CASE("without resume a finished file is replaced, but an unfinished one is refused") {
   const temporary_folder folder;
   folder.write("p", line("one"));
   {

@@ -46,7 +46,7 @@ TEST_CASE("Markdown") {
         "model m, bf16, 2.00 KiB, cpu (avx2)\n"
         "pruned: --stages 1:0.5\n"
         "tg8 follows the prompt of 64 tokens\n"
-        "memory: at most, the weights aside\n"
+        "memory: the peak, without the weights\n"
         "\n"
         "| threads |   test | policy |                 t/s | speedup | predicted | reached | overhead |    memory |\n"
         "| ------: | -----: | :----- | ------------------: | ------: | --------: | ------: | -------: | --------: |\n"

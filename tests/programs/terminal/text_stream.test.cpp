@@ -28,7 +28,7 @@ TEST_CASE("text without a stop text is sent at once") {
   CHECK(out.pieces == pieces{"Hello", ", you"});
 }
 
-TEST_CASE("a stop text is not sent, and a possible beginning of one is held back until it is clear") {
+TEST_CASE("a stop text is not sent, and what may be its beginning is held back") {
   listener out;
   text_stream stream({" .", "END"}, out.sink());
   CHECK(stream.feed("the "));
@@ -44,7 +44,7 @@ TEST_CASE("a stop text is not sent, and a possible beginning of one is held back
   CHECK(out.pieces == pieces{"the", " ", "EEx "});
 }
 
-TEST_CASE("the earliest stop text counts, in one piece or in many") {
+TEST_CASE("the text ends at the earliest stop text, in one piece or in many") {
   for (const std::size_t size : {1u, 2u, 3u, 100u}) {
     listener out;
     text_stream stream({"dd", "cd"}, out.sink());

@@ -40,7 +40,7 @@ std::vector<position> turned_by(hidden_fault fault) {
 
 }  // namespace
 
-TEST_CASE("the slots from which each fault reads revived rows") {
+TEST_CASE("each fault reads revived rows from the expected slots") {
   using faults = hidden_fault;
   CHECK(through_the_store(faults::none) == std::vector<double>{1, 2, 3});
   CHECK(through_the_store(faults::reversed_slots) == std::vector<double>{3, 2, 1});
@@ -50,7 +50,7 @@ TEST_CASE("the slots from which each fault reads revived rows") {
   CHECK(through_the_store(faults::forgotten_keys) == std::vector<double>{1, 2, 3});
 }
 
-TEST_CASE("the positions by which each fault rotates rows") {
+TEST_CASE("each fault rotates rows by the expected positions") {
   using faults = hidden_fault;
   CHECK(turned_by(faults::none) == std::vector<position>{2, 5, 9});
   CHECK(turned_by(faults::next_position) == std::vector<position>{3, 6, 9});

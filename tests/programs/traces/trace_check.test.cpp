@@ -89,7 +89,7 @@ TEST_CASE("the trace of a correct engine follows from its scores, under every po
   }
 }
 
-TEST_CASE("the check ends at a layer whose scores are not known") {
+TEST_CASE("the check ends at a layer whose scores are needed but not known") {
   trace t = sound();
   t[2].layers[1].scores.clear();
   const checked_trace result = check(t);
@@ -150,7 +150,7 @@ TEST_CASE("the first fault is reported with its name, place and tokens") {
   CHECK(chosen.missing == std::vector<position>{kept.front()});
   CHECK(chosen.extra == std::vector<position>{other});
   CHECK(chosen.margin > 0);
-  CHECK(chosen.text().find("  margin of the choice by the scores: ") != std::string::npos);
+  CHECK(chosen.text().find("  margin of the selection by the scores: ") != std::string::npos);
 }
 
 TEST_CASE("a selection by the scores of another layer is recognized") {
@@ -162,7 +162,7 @@ TEST_CASE("a selection by the scores of another layer is recognized") {
   REQUIRE(result.found);
   CHECK(result.found->fault == plan_fault::scores_of_another_layer);
   CHECK(result.found->scores_after == layer_id{0});
-  CHECK(result.found->text().find("  the scores after layer 0 keep just these\n") != std::string::npos);
+  CHECK(result.found->text().find("  the scores after layer 0 would keep exactly the tokens that the trace kept\n") != std::string::npos);
 }
 
 TEST_CASE("a policy by positions may select before the first layer") {

@@ -64,7 +64,7 @@ TEST_CASE("a replay under the policy gives the transformer's own trace") {
   }
 }
 
-TEST_CASE("a forced replay keeps what the trace keeps, whatever the policy") {
+TEST_CASE("a forced replay keeps the tokens that the trace keeps, whatever the policy") {
   faulty_reference backend;
   const auto net = tiny_model(backend);
   const auto trace = written(net, "lazyllm --stages 1:0.4,2:0.7 --scorer key_norm");
@@ -124,7 +124,7 @@ TEST_CASE("a layer without scores is checked with the reference's scores, and th
   CHECK(verdict.by_trace == 6);
   CHECK(verdict.by_reference == 6);
   CHECK(verdict.text().find(
-            "selection: what the trace's scores (at 6 layers of steps, where it has none, the reference's) imply, in 6 of 6 steps") !=
+            "selection: follows from the trace's scores (in 6 layers that have none: the reference's scores) in 6 of 6 steps") !=
         std::string::npos);
 }
 
