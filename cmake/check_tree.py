@@ -44,7 +44,7 @@ SKIPPED = "skipped: needs Universal Ctags (universal-ctags)"
 
 
 def files(root, folder, *patterns):
-    """The files below root/folder, as paths relative to it, sorted."""
+    """The files below root/folder, as paths relative to root/folder, sorted."""
     top = root / folder
     return sorted(path.relative_to(top).as_posix() for pattern in patterns for path in top.rglob(pattern) if path.is_file())
 
@@ -129,7 +129,7 @@ def names(root, wrong):
 def example_floors(root):
     """Returns {floor: examples that include it and nothing above it}, and the floors of the examples that include c/."""
     top = root / "examples"
-    units = {}  # a folder's name with a slash, or a file's name: its sources
+    units = {}  # the sources of each folder (its name ends with a slash) and of each single file
     for path in files(root, "examples", "*.c", "*.cpp", "*.h", "*.hpp"):
         parts = path.split("/")
         units.setdefault(parts[0] + "/" if len(parts) > 1 else path, []).append(top / path)
@@ -138,7 +138,7 @@ def example_floors(root):
 
     def highest(unit):
         headers = re.findall(r"<lazyprune/([^>]+)>", "\n".join(found[unit]))
-        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # of a file: headers of the folders
+        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # a file quotes a folder's headers
         folders = [other for other in units if other.endswith("/") and any((top / other / header).exists() for header in quoted)]
         return max([floor_of(header) or 0 for header in headers] + [highest(folder) for folder in folders], default=0)
 

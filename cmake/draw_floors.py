@@ -90,7 +90,7 @@ def picture(folders, edges, examples, c_header):
     lines = {name: textwrap.wrap(words, int((boxes[name].right - boxes[name].left - 24) / LETTER)) for name, (_, words) in folders.items()}
     c_lines = textwrap.wrap(c_header[1], int((EXAMPLES[1] - 24) / LETTER)) if c_header else []
 
-    # Rows are as high as the highest box in them; a box of several rows stretches.
+    # A row is as high as its tallest box needs. The box of a folder that spans several rows adds no height, and is stretched.
     rows = [0] * (1 + max(box.top for box in boxes.values()))
     for name, box in boxes.items():
         if box.bottom == box.top:

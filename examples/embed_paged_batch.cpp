@@ -77,8 +77,8 @@ struct conversation {
       if (--left[t / page_size] == 0) --pool.users[table[t / page_size]];
   }
 
-  /// Keeps the first `tokens` tokens and frees the pages after the cut. New tokens will be written into the page that is cut. So that page
-  /// gets a copy if other conversations read it, or if it was freed because all of its positions had left.
+  /// Keeps the first `tokens` tokens and frees the pages after the cut. New tokens will be written into the page that is cut. If other
+  /// conversations read this page, or if it was freed because all of its positions had left, this conversation gets a copy of it.
   void truncate(std::size_t tokens) {
     const std::size_t cut = tokens / page_size, kept = (tokens + page_size - 1) / page_size;
     for (std::size_t p = kept; p < table.size(); ++p)

@@ -11,11 +11,11 @@
 
 namespace lazyprune_test {
 
-/// "FILE: PLACE: expected ..." and its code. As a string, it is this line with `before` in front of it.
+/// A line "FILE: PLACE: expected ..." and its code. As a std::string, it is the line with `before` in front of it.
 struct complaint_line : std::string {
   int code;
   std::string where;     // "FILE: PLACE"; either may be empty
-  std::string sentence;  // the rest
+  std::string sentence;  // from "expected" on; empty if the line has no "expected"
 
   complaint_line(int code_, const std::string& line, const std::string& before = "") : std::string(before + line), code(code_) {
     const std::size_t at = (": " + line).find(": expected ");  // the only word of the sentence that tests rely on
@@ -35,7 +35,7 @@ struct complaint_line : std::string {
 struct complaint_at {
   std::string where;
   std::vector<std::string> values{};
-  int code = 1;  // the program's exit code, and the C library's for a bad input
+  int code = 1;  // the default is the program's exit code and the C library's code for a bad input
 
   complaint_at(std::string where_, std::vector<std::string> values_ = {}, int code_ = 1)
       : where(std::move(where_)), values(std::move(values_)), code(code_) {}

@@ -26,7 +26,7 @@ struct fault : std::string {
         where(e.file() + (e.file().empty() || e.place().empty() ? "" : ": ") + e.place()),
         code(e.code()) {}
 
-  /// Returns the fault without everything up to `mark`, for example the name of a temporary folder.
+  /// Returns the fault with a shorter text and a shorter `where`: both begin after `mark`, for example the name of a temporary folder.
   fault after(const std::string& mark) const {
     fault rest = *this;
     for (std::string* part : {static_cast<std::string*>(&rest), &rest.where}) {

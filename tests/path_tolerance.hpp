@@ -31,7 +31,8 @@ class path_tolerance {
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv.value_or(weights), weights, model, tokens) {}
 
-  /// For any backend with keys and values of type `kv`. `rounds`: it rounds numbers to bf16 before it multiplies them by numbers in bf16.
+  /// For any backend with keys and values of type `kv`. `rounds`: whether the backend rounds numbers to bf16 before it multiplies them by
+  /// numbers in bf16.
   path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : model_(model) {
     const bool kv_in_bf16 = kv == lazyprune::dtype::bf16;

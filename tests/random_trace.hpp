@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Traces as a pruning run could leave them, with random kept sets. Tests of writing, comparing and drawing traces use them.
+// Traces as a pruning run could write them, with random kept sets. Tests of writing, comparing and drawing traces use them.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace lazyprune_test {
 
 struct trace_shape {
   std::size_t layers = 4;
-  std::size_t prompt = 20;
-  std::size_t steps = 5;
+  std::size_t prompt = 20;      // tokens of the first step; each later step has one token
+  std::size_t steps = 5;        // including the first
   std::size_t vocabulary = 11;  // number of logits in a step; 0: none
-  double keep = 0.7;            // the probability that a token goes on to the next layer
+  double keep = 0.7;            // the probability that a token goes on to the next layer; the last token always does
 };
 
 /// A random finite double of any size.

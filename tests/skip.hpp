@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// If a test lacks something that it needs, it skips and says what this is. Its program then ends with 77, unless a test failed, and ctest
-// counts it as skipped.
+// If something that a test needs is missing, the test is skipped and says what is missing. The test program then ends with 77, unless a
+// test failed, and ctest counts this entry as skipped.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,7 +9,8 @@
 #include <string>
 
 /// Write this after the name of a test case that needs something not available everywhere. Such cases are a separate entry in ctest,
-/// FILE+WHAT, so that cases that ran hide no skip. tests/CMakeLists.txt looks for this word.
+/// FILE+WHAT. In an entry with other cases, one skipped case would make ctest count all of them as skipped. tests/CMakeLists.txt looks for
+/// this word.
 #define NEEDS(what) *doctest::test_suite("needs " what)
 
 namespace lazyprune_test {

@@ -28,15 +28,15 @@ inline std::filesystem::path test_data(const std::string& name) {
 /// Whether tests use all data, even if many cases show the same. `.ci/run` sets this mode.
 inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
 
-/// Whether tests may run all cases. They do not with sanitizers: each case takes ten times as long, and sanitizers learn nothing new from
-/// the rest.
+/// Whether tests may run all cases. With sanitizers they may not: each case takes ten times as long, and a sanitizer finds no more in all
+/// cases than in some.
 #ifdef LAZYPRUNE_TEST_ALL
 inline constexpr bool test_all = true;
 #else
 inline constexpr bool test_all = false;
 #endif
 
-/// Returns `nth`, or 1 in full mode without sanitizers. A test of many similar cases then runs every nth of them.
+/// Returns `nth`, or 1 in full mode without sanitizers. If the result is n, a test of many similar cases runs every n-th of them.
 template <class T>
 T one_in(T nth) {
   return test_all && in_full() ? T{1} : nth;
@@ -49,8 +49,9 @@ inline std::filesystem::path cached(const std::string& name) {
   return caches / "lazyprune" / name;
 }
 
-/// Returns a model that a script in examples/ fetches: the file that the environment variable names, or else the file in the cache. If it
-/// is absent, returns an empty path and notes a skip. With sanitizers the variable must name the file, because the test takes minutes.
+/// Returns a model that a script in examples/ fetches: the file that the environment variable names, or else the file in the cache. With
+/// sanitizers only the variable counts, because the test takes minutes. If there is no such file, returns an empty path and notes a skip. A
+/// file that the variable names is not checked.
 inline std::filesystem::path fetched_model(const std::string& name, const std::string& variable, const std::string& script) {
   if (const char* named = std::getenv(variable.c_str())) return named;
   if (test_all && std::filesystem::exists(cached(name))) return cached(name);

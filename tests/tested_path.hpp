@@ -13,7 +13,8 @@
 
 /// Write this after the name of a test case. tests/CMakeLists.txt looks for this word.
 #define ON_EVERY_PATH *doctest::test_suite("every path")
-/// Write this instead if the case needs something not available everywhere (skip.hpp). Its entries are named FILE+WHAT@PATH.
+/// Write this in place of ON_EVERY_PATH if the case also needs something not available everywhere (skip.hpp). The entries of such a case
+/// are named FILE+WHAT@PATH.
 #define ON_EVERY_PATH_NEEDS(what) *doctest::test_suite("every path needs " what)
 
 namespace lazyprune_test {

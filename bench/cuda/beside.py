@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The sections of report.py about other measurements of portable.sh: ceilings, transformers, attention alone, and the kernels of a layer and a step.
 
-Each function takes the folder of the results and yields lines of Markdown. It yields nothing if its file is missing.
+The functions `ceilings`, `transformers`, `attention`, `decode` and `kernels` take the folder of the results and yield lines of Markdown. They
+yield nothing if the folder lacks their file.
 """
 import csv
 import json
@@ -141,7 +142,8 @@ def decode(folder, shape):
 
 
 def layer_of(kernels, rows):
-    """Returns the seconds and bytes of each kernel of a layer over `rows` rows, summed over blocks; None if the profile has no complete layer."""
+    """Returns the seconds and bytes of each kernel of a layer over `rows` rows, summed over the blocks of rows; None if the profile has no complete
+    layer."""
     size = len(LAYER)
     at = 0
     while at + size <= len(kernels):
@@ -161,7 +163,7 @@ def layer_of(kernels, rows):
 
 
 def kernels(folder, gpu, shape, rows=3376):
-    """A table of the kernels of a middle layer, each beside its estimate by roofline.py."""
+    """A table of the kernels of the first complete layer in the profile, each beside its estimate by roofline.py."""
     layer = layer_of(profiled(folder, "layer"), rows)
     if layer is None or gpu is None:
         return

@@ -318,7 +318,8 @@ def square_of(device, pool):
 
 
 def products_to_measure(names, rows_list):
-    """Yields the keys of every product, bf16 results first. The products of one row (a decode step) come first, and include the logits."""
+    """Yields the keys of every product: first all products with bf16 results, then all with float results. In both groups, the products of one row
+    (a decode step) come first, and only these include the product for the logits."""
     for output in ("bf16", "float32"):
         for rows in [1] + rows_list:
             for name in names:
@@ -491,7 +492,8 @@ def eager_of(device, model, tokens):
 
 
 def compiled_of(device, model, tokens):
-    """Decoding by one compiled step over a cache of fixed length. The first run compiles it, so its time is kept as `compile_seconds`."""
+    """Decoding by one compiled step over a cache of fixed length. The first run compiles the step, so the
+    time of this run is kept as `compile_seconds`."""
     from transformers import StaticCache
 
     torch._dynamo.reset()  # another prompt has another cache length: compile for it alone

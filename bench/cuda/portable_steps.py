@@ -5,7 +5,8 @@
   portable_steps.py correct --out DIR      the versions, the bundled model's answers, the tests, compute-sanitizer
   portable_steps.py time --out DIR         the card's ceilings, the tables of the program and of transformers, the kernels' durations
 
-Each step has its own time limit and log; a failed step does not stop the others. DIR/TASK.tar.gz holds all results; report.py makes tables of it.
+Each step has its own time limit and log; a failed step does not stop the others. All results are in
+DIR/correct.tar.gz or DIR/time.tar.gz. report.py makes tables of DIR/time.tar.gz.
 """
 import argparse
 import concurrent.futures
@@ -20,7 +21,7 @@ import time
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 LARGEST_LOG = 2_000_000  # bytes; only the end of a longer log is kept
-LARGEST_REPORT = 12_000_000
+LARGEST_REPORT = 12_000_000  # bytes; a larger .ncu-rep file is removed
 DATA = os.path.join(ROOT, ".portable", "data")  # the tests' data, if pack found it
 STAGES = {"drawn": "9:0.7,19:0.7,28:0.7", "2.3x": "9:0.35,19:0.35,28:0.35"}
 
@@ -40,7 +41,7 @@ class Steps:
         return self.end - time.monotonic()
 
     def run(self, name, limit, command, **settings):
-        """Runs a step. Returns its exit code; None if the step was not chosen or there was no time."""
+        """Runs a step. Returns its exit code, "timeout" or "missing"; None if the step was not chosen or there was no time."""
         if self.chosen and name.split(".")[0] not in self.chosen:
             return None
         limit = min(limit, self.left())
@@ -107,8 +108,8 @@ echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"; ldd {flags.program} | grep -E 'cu|not f
 
 
 def smoke(flags):
-    """Compares the bundled model's answers, dense and pruned, with those of the cpu backend. Exact answers must be equal. Rounded ones may differ when two
-    tokens are close."""
+    """Compares the bundled model's answers, dense and pruned, with those of the cpu backend. With `--exact` the answers must be equal. Without
+    it they may differ, because two tokens may have nearly equal logits."""
     flags_of_run = [[], ["--exact"], ["--stages", "2:0.5"], ["--stages", "2:0.5", "--exact"]]
     different = 0
     for prompt in sorted(glob.glob(os.path.join(ROOT, "examples", "pocket", "prompts", "*.txt"))):
@@ -129,7 +130,7 @@ def smoke(flags):
 
 
 def test_files():
-    """The test files in lazyprune.tests.gpu. The other ones test the emulated device itself."""
+    """The test files in lazyprune.tests.gpu. The three files that are left out test the emulated device itself."""
     tests = os.path.join(ROOT, "tests")
     found = [os.path.relpath(path, tests) for pattern in ("backend/cuda.test.cpp", "backend/cuda/*.test.cpp", "golden/cuda_*.test.cpp")
              for path in sorted(glob.glob(os.path.join(tests, pattern)))]

@@ -59,7 +59,8 @@ def read_json(path):
 
 
 def runs_of(path, gpu):
-    """Returns a list with a run for each prompt of a file: its key, the reason why it has no rows (None if it has rows), and its rows with FIELDS."""
+    """Returns a list with an entry for each prompt of a file: the key (shape, prompt, schedule), the reason why there are no rows (None if there are
+    rows), and the rows with FIELDS."""
     shape, *rest = os.path.basename(path)[: -len(".json")].split("_")
     schedule = rest[0]
     table = read_json(path)

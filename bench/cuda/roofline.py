@@ -7,7 +7,7 @@ certain share of this rate.
 
   roofline.py [--shape llama-2-7b] [-P 3376] > tables in Markdown
 
-bench/cuda/README.md has the tables that it prints without flags. report.py compares measurements with the estimates.
+bench/cuda/README.md has the tables that this script prints without flags. report.py compares measurements with the estimates.
 """
 import argparse
 import math
@@ -84,8 +84,8 @@ class Kernel:
     kind: str  # a key of SHARES
     operations: float  # floating-point
     bytes: float  # read and written in device memory; for the kind link, copied to the host
-    launches: int = 1
-    lists: int = 0
+    launches: int = 1  # how often the kernel is started
+    lists: int = 0  # lists copied to the device for it (see LISTS)
 
     def bound(self, gpu):
         if self.kind == "link":
@@ -108,7 +108,8 @@ def blocks(rows):
 
 
 def product(name, rows, inputs, outputs, add=False):
-    """Rounds x from float to bf16, multiplies it by bf16 weights, and writes float. With `add`, the old output is read, too."""
+    """Returns two kernels: one rounds x from float to bf16, the other multiplies x by bf16 weights and writes float. With `add`, the second
+    also reads the old output."""
     kind = "product" if rows > 1 else "single"
     times = blocks(rows)
     rounded = Kernel(f"round to bf16, for {name}", "rows" if rows > 1 else "small", 0, 6.0 * rows * inputs, times)
@@ -129,7 +130,7 @@ def pairs_of(rows, finish):
 def layer(shape, rows, finish, active=None, same=False):
     """Returns the kernels of a layer over `rows` tokens. The last `finish` rows are computed to the end, the others only to keys and values.
     `active` is the number of tokens that a decode step attends to; None for a prefill. `same` says that the tokens are those of the layer
-    before, so positions, slots and ranges are on the device already. Only a prefill copies the addresses of its new keys and values."""
+    before, so positions, slots and ranges are on the device already. A prefill still copies the addresses of its new keys and values."""
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active
@@ -159,7 +160,7 @@ def layer(shape, rows, finish, active=None, same=False):
 
 
 def probe(shape, rows):
-    """Computes the last token's attention probabilities, sums them over the heads, and copies them to the host."""
+    """Returns the kernels that compute the last token's attention probabilities, sum them over the heads, and copy the sums to the host."""
     scores = 4.0 * shape.heads * rows
     return [
         Kernel("probe", "small", 2.0 * shape.q * rows, 2.0 * rows * shape.kv + scores),
@@ -170,7 +171,7 @@ def probe(shape, rows):
 
 
 def moves(shape, rows, kept):
-    """Moves the kept rows to the front through scratch memory, and stores the pruned rows in bf16."""
+    """Returns the kernels that store the pruned rows in bf16, and move the kept rows to the front through scratch memory."""
     return [
         Kernel("rows put aside", "rows", 0, 6.0 * (rows - kept) * shape.hidden, 1, 1),
         Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2, 1),

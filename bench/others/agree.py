@@ -7,10 +7,11 @@
 A folder is compared with transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. For some models transformers
 does not use tokenizer.json, but a tokenizer of its own. If this tokenizer and tokenizer.json give different ids, those of tokenizer.json are right.
 
-A GGUF file is compared with llama.cpp. Its greedy tokens are first compared with transformers, on the dequantized weights. But transformers
-guesses settings that a GGUF file does not store. If transformers cannot load the file, or if its tokens differ from ours, llama.cpp decides:
-a difference then counts only if llama.cpp's tokens differ from ours, too. llama.cpp comes second because it rounds activations. One difference
-is known: with `qwen2` files, llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
+A GGUF file is compared with llama.cpp. Only its greedy tokens are first compared with transformers, on the dequantized weights. But
+transformers guesses settings that a GGUF file does not store. If transformers cannot load the file, or if its tokens differ from ours, our
+tokens are also compared with llama.cpp. If they are the same as llama.cpp's, a difference from transformers does not count. llama.cpp comes
+second because it rounds activations. One difference is known: with `qwen2` files, llama.cpp does not compose characters (NFC) as Qwen's
+tokenizer.json does.
 
 The first difference of greedy tokens is a `tie` if the peer's two best logits at this token are close together. Their distance must be less
 than --gap (transformers) or --rounded-gap (llama.cpp), in standard deviations of the logits. Tokens after a tie are not compared.
@@ -18,8 +19,8 @@ than --gap (transformers) or --rounded-gap (llama.cpp), in standard deviations o
 Needs transformers with torch (and gguf and accelerate for GGUF files), or llama-cpp-python, or both. Checks that need a missing package are
 reported as not tried.
 
-Prints a markdown table, and for each difference the command that shows our side. Exit code 0: no difference; 1: wrong arguments; 2: a
-difference.
+Prints a markdown table, and for each difference the command that shows our side. Exit code 0: no difference; 1: the program or
+a model does not exist; 2: a difference, or a wrong flag.
 """
 
 import argparse
@@ -348,7 +349,7 @@ def end_tokens(program, peer):
 
 def prompts(program):
     """Returns prompts that are beginnings of PASSAGE, as ids. For a model without a tokenizer the ids are made up. Raises NotTried if the
-    model cannot run here, or if two copies in float32 do not fit into memory."""
+    model cannot run here, if it has no weights, or if two copies in float32 do not fit into memory."""
     config = program.report.get("config")
     if program.report["supported"] is not True:
         raise refused(program.report["supported"])

@@ -7,8 +7,8 @@
   DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf       for llama.cpp; on request also -F16.gguf, -Q4_0.gguf
   DIRECTORY/SHAPE-hf-f32/, -hf-bf16/                     for Hugging Face and lazyprune: config.json, model.safetensors
 
-Weights are normal with a mean of 0 and a standard deviation of 0.02, norms with 1 and 0.05. PCG64 draws each tensor from a seed and its
-name, so every file can be made again on any machine. Needs numpy and gguf (pip install numpy gguf).
+Weights have a normal distribution with a mean of 0 and a standard deviation of 0.02; the weights of norms have 1 and 0.05. PCG64 draws each
+tensor from a seed and its name, so every file can be made again on any machine. Needs numpy and gguf (pip install numpy gguf).
 """
 import argparse
 import contextlib
@@ -52,7 +52,7 @@ class Tensor:
     name: str  # in Hugging Face files
     gguf_name: str
     shape: tuple
-    rotated_heads: int = 0  # number of heads, if RoPE rotates the tensor's rows
+    rotated_heads: int = 0  # number of heads, if RoPE rotates the tensor's outputs; otherwise 0
 
 
 def tensors_of(shape):

@@ -55,7 +55,7 @@ class Context:
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
 
     def decode(self, ids):
-        """Reads the tokens. Returns the logits after the last one when they are computed."""
+        """Reads the tokens, waits for the result, and returns the logits after the last token."""
         tokens = (llama_cpp.llama_token * len(ids))(*ids)  # the batch only points at them
         status = llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids)))
         if status != 0:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEER = os.path.join(HERE, "peer_llama_cpp.py")
-OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # weight types that both engines compute in: the ending of our model's folder
+OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # each weight type that both engines have, and how the name of our model's folder ends
 
 # Two schedules for 22 layers. The first is drawn in the paper. The second prunes at the same layers. The cost model predicts a speedup of
 # 2.3x for it at 2,048 tokens.

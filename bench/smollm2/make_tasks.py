@@ -219,7 +219,7 @@ TOWN = [("{name} was founded in {answer}.", "In which year was {name} founded?",
 
 
 def invented_facts(r, size, depth):
-    """Documents about four invented people or towns, among pages of prose, and a question about the first one."""
+    """Documents about four invented people or towns, among pages of prose, and a question about one of them."""
     people, towns = iter(r.sample(PEOPLE, len(PEOPLE))), iter(r.sample(TOWNS, len(TOWNS)))
 
     def document():

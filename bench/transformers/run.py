@@ -5,11 +5,13 @@
   run.py [--layers 22 --hidden 2048 --ffn 5632 --heads 32 --kv-heads 4 --vocabulary 32000] [-P 2048,4096] [--dtype float32] [--device cpu]
          [--threads N] [--rounds 3] [--policy "lazyllm --stages 6:0.7,13:0.7,19:0.7" --policy ...] [--profile]
 
-Weights are random; the default shape is TinyLlama-1.1B's. Every round runs each column once and starts with another one; a cell is the
-median of its rounds. `promised` is the speedup of the cost model (include/lazyprune/model/cost_model.hpp). It is the number of
+Weights are random; the default shape is TinyLlama-1.1B's. Every round runs each column once. Each round starts with another column. A cell
+is the median of its rounds. `promised` is the speedup of the cost model (include/lazyprune/model/cost_model.hpp). It is the number of
 floating-point operations of the plain prefill, which computes all rows of every layer, divided by the number for the rows that the pruned
-prefill computed. `--profile` prints which share of the prefill's time each kind of operation takes. The time outside products, attention,
-norms, RoPE and activations is the cost of pruning.
+prefill computed.
+
+`--profile` prints, for each column, which share of the time each kind of operation takes. Norms, RoPE and activations are among the `other
+operations`. Pruning adds to the scores, the gathers and scatters, and the copies to the host.
 """
 import argparse
 import statistics

@@ -60,7 +60,8 @@ namespace {
 
 using namespace lazyprune;
 
-// The C structs have the layout of the C++ types, and the C constants have their values. So a plan's arrays are handed out without a copy.
+// The C structs have the layout of the C++ types, and the C constants have the C++ values. So a plan's arrays are handed out without a
+// copy.
 static_assert(std::is_standard_layout_v<row_source> && sizeof(row_source) == sizeof(lazyprune_source) &&
               offsetof(row_source, from) == offsetof(lazyprune_source, origin) &&
               offsetof(row_source, index) == offsetof(lazyprune_source, index));
@@ -234,7 +235,7 @@ class written {
 // ---- policies of the caller ----
 
 /// Owns the caller's `user` pointer: calls `destroy(user)` when the last policy that uses it is destroyed. Without `take()` it does not
-/// call `destroy`: if the call fails, the caller keeps the pointer.
+/// call `destroy`: if adding the policy fails, the pointer still belongs to the caller.
 class callers_own {
  public:
   callers_own(const char* name, void* user, void (*destroy)(void*)) : name_(name), user_(user), destroy_(destroy) {}
@@ -371,7 +372,7 @@ class caller_schedule {
 };
 static_assert(chosen_schedule<caller_schedule> && foretelling_schedule<caller_schedule>);
 
-/// Selects like the policy's selector, but keeps every token if the scorer failed, because its scores mean nothing then.
+/// Selects like the policy's selector, but keeps every token if the scorer failed, because the scores then mean nothing.
 struct every_token_if_failed {
   any_selector selector;
 

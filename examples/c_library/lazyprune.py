@@ -329,7 +329,8 @@ class Shown:
     done: int  # the number of layers done; the last one gave the evidence
     positions: np.ndarray  # (active), ascending; the last one is the query token
     rows: np.ndarray  # HIDDEN: the positions of the rows in `data`
-    data: np.ndarray | None  # ATTENTION, VALUES (heads, active); WINDOW (queries, heads, active); KEYS (active, kv_heads, head_dim); ...
+    # ATTENTION, VALUES: (heads, active). WINDOW: (queries, heads, active). KEYS: (active, kv_heads, head_dim). HIDDEN: (rows, hidden)
+    data: np.ndarray | None
     values: np.ndarray | None  # VALUES: (active, kv_heads, head_dim)
     ids: np.ndarray | None  # IDS: (known)
     memory: np.ndarray | None  # (known), for a scorer with every_layer
@@ -385,7 +386,7 @@ def _destroy(number):
 
 
 def _guarded(work, message, room):
-    """Runs a callback. Returns its code, and writes the message of an exception to `message`."""
+    """Runs the work of a callback. Returns the callback's code, and writes the message of an exception to `message`."""
     try:
         work()
         return 0
@@ -501,7 +502,7 @@ class Library:
         """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. Its
         exceptions are raised like those of a scorer.
 
-        `after`: `keep` is called only after these numbers of layers, which ascend. None means that it may prune after any number from `first` on."""
+        `after`: `keep` is called only after these numbers of layers, which ascend. None means that the schedule may prune after any number from `first` on."""
 
         def answer(_, pointer, scores, kept):
             def work():
@@ -688,8 +689,8 @@ class Session:
         """Leaves the layer. Returns the rows to save, as an array of SPILL: row, slot, origin, to. `row` is an index into plan.rows. If the origin
         is WAITING, `row` is a slot of the waiting rows instead.
 
-        `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. The shape of `data` is (heads, active) for ATTENTION,
-        (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, and (rows, hidden) for HIDDEN. The shape of `values` and `keys`
+        `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. The shape of `data` is (heads, active) for ATTENTION and
+        VALUES, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, and (rows, hidden) for HIDDEN. The shape of `values` and `keys`
         is (active, kv_heads, head_dim). That of `query` is (heads, head_dim) or (queries, heads, head_dim). Arrays with these shapes need no other
         fields. Flat arrays also need the fields `heads`, `stride` and so on."""
         filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None

@@ -92,8 +92,8 @@ class graph {
   std::vector<std::pair<ggml_tensor*, std::vector<char>>> inputs_;
 };
 
-/// A copy of a layer's plan. The engine leaves a layer without evidence before it computes the layer's graph. By then the session's plan is
-/// gone.
+/// A copy of a layer's plan. If a layer needs no evidence, the engine calls `leave` before it computes the layer's graph. The session's
+/// plan is then gone.
 struct planned_layer {
   explicit planned_layer(const lazyprune::layer_plan& plan)
       : layer(plan.layer),
@@ -120,8 +120,8 @@ struct attention_inputs {
   std::span<const position> rows, seen;  // seen: the active tokens up to the last row
   std::size_t output_rows;
   ggml_tensor* positions;  // (rows): the cache rows to write, and the positions for RoPE
-  ggml_tensor* gathered;   // (seen): the cache rows to read; null for the first rows of the cache
-  ggml_tensor* mask;       // (output_rows, seen); null if each row sees all of them
+  ggml_tensor* gathered;   // (seen): the cache rows to read; null if these are the first rows of the cache
+  ggml_tensor* mask;       // (output_rows, seen); null if at most one row has an output, because it sees all of `seen`
 };
 
 inline std::vector<std::int32_t> as_indices(std::span<const position> list) { return {list.begin(), list.end()}; }
@@ -218,9 +218,9 @@ class engine {
         device, ggml_flash_attn_ext(c, rows(model_.heads), rows(model_.kv_heads), rows(model_.kv_heads), mask, 1.0f, 0.0f, 0.0f));
   }
 
-  /// Computes a range of layers, some rows at a time. Each graph has all rows of a range of positions, in all layers. A row does not see
-  /// later rows, so the keys of its own graph and of earlier graphs suffice. The last graph yields the evidence that the policy wants, or
-  /// the logits.
+  /// Computes a range of layers, some rows at a time. Each graph takes the next positions, and computes their rows in all of these layers.
+  /// A row does not see later rows, so the keys of its own graph and of earlier graphs suffice. The last graph yields the evidence that the
+  /// policy wants, or the logits.
   void compute(const std::vector<planned_layer>& range, evidence_kind wanted, std::size_t queries) {
     const std::vector<position>& rows = range.back().rows;
     const std::size_t most = std::max(options_.ubatch, queries), graphs = (rows.size() + most - 1) / most;
@@ -228,7 +228,7 @@ class engine {
     std::vector<std::size_t> done(range.size(), 0);                // for each layer: how many of its rows are computed
     for (std::size_t g = 0; g < graphs; ++g) {
       const bool last = g + 1 == graphs;
-      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // the rows of the last layer in this graph and the earlier ones
+      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // rows of the last layer that are done after this graph
       const position bound = last ? std::numeric_limits<position>::max() : rows[count - 1];
       graph nodes(scheduler_.get(), nodes_, graph_memory_);
       attention_inputs in{};
@@ -265,7 +265,7 @@ class engine {
   ggml_tensor* gather(graph& nodes, const planned_layer& plan, const detail::row_range& slice, ggml_tensor* x, std::size_t first) {
     ggml_context* const c = nodes.context();
     ggml_tensor* const carried = x ? x : carried_;
-    std::array<std::vector<std::int32_t>, 4> wanted;  // for each origin, the rows of its table
+    std::array<std::vector<std::int32_t>, 4> wanted;  // for each origin: the rows to read from its table
     const std::span<const lazyprune::row_source> sources = std::span(plan.sources).subspan(slice.first, slice.count());
     for (const auto [from, index] : sources)
       wanted[static_cast<std::size_t>(from)].push_back(static_cast<std::int32_t>(from == origin::embedding ? ids_[index]
@@ -436,7 +436,7 @@ class engine {
     return {};
   }
 
-  /// Saves the rows that the session asks for: dropped rows, rows that wait, and waiting rows that are dropped.
+  /// Saves the rows that the session asks for: rows that are dropped, rows that will wait, and rows that waited and are now dropped.
   void save(std::span<const lazyprune::spill> spills) {
     if (spills.empty()) return;
     graph nodes(scheduler_.get(), nodes_, graph_memory_);

@@ -127,7 +127,7 @@ class gguf_reader {
     return found;
   }
 
-  /// Throws `error` if the architecture has a key outside this list, since it may ask for other arithmetic.
+  /// Throws `error` if the architecture has a key that is not in `known`, since such a key may ask for other arithmetic.
   void refuse_other_keys(const std::string& architecture, std::initializer_list<std::string_view> known) const {
     for (std::int64_t i = 0; i < gguf_get_n_kv(gguf_.get()); ++i) {
       const std::string_view key = gguf_get_key(gguf_.get(), i);

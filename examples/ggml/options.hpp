@@ -87,7 +87,7 @@ inline std::vector<token_id> read_ids(const std::string& path, std::int64_t voca
   return ids;
 }
 
-/// Returns a session for a policy in the syntax of `lazyprune run --policy`.
+/// Returns a session for the text of a policy, such as "lazyllm --stages 9:0.7".
 inline lazyprune::any_session session_of(const std::string& policy, const model& m) {
   return lazyprune::make_session(lazyprune::parse_policy(policy), {.layers = static_cast<layer_id>(m.layers.size())},
                                  lazyprune::shipped_policies());

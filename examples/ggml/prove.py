@@ -5,7 +5,7 @@ checks of SmolLM2 were skipped because its file is missing.
 
   prove.py [--engine build/ggml] [--program build/examples/lazyprune] [--smollm2 MODEL.gguf] [--threads 1]
 
-1. The bundled model in F32: on 20 prompts, read at once and in chunks, the engine keeps the same tokens as `lazyprune run`. On some of them,
+1. The bundled model in F32: on 20 prompts, each read in four ways, the engine keeps the same tokens as `lazyprune run`. On five prompts,
    the scores and logits are also compared with lazyprune's reference in float64.
 2. Every preset, and every kind of evidence that the library's own scorers ask for: on one prompt, the engine and `lazyprune run` keep the same
    tokens.

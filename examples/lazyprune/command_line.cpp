@@ -90,7 +90,7 @@ CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const s
   return app.add_option_function<std::string>(names, read, help);
 }
 
-/// More threads gain nothing, and the OpenMP library ends the program if it cannot start them.
+/// At most 16 threads per processor. More gain nothing, and the OpenMP library ends the program if it cannot start its threads.
 number_range<int> thread_range() { return {1, 16 * omp_get_num_procs()}; }
 
 /// The flag may be given several times, with one value each. A value in brackets is taken as it is.
@@ -133,7 +133,7 @@ void add_pruning_file(CLI::App& command, model_flags& flags) {
       ->group(pruning_group);
 }
 
-/// The parts of a policy beside its schedule.
+/// Adds the flags of all parts of a policy except the schedule, and --decode.
 void add_part_flags(CLI::App& command, policy_spec& spec) {
   add_text(command, "--scorer", spec.scorer, "The scorer and its keys; see below")->type_name("NAME[:key=value,...]")->group(pruning_group);
   add_text(command, "--selector", spec.selector, "The selector and its keys; see below")
@@ -146,7 +146,7 @@ void add_part_flags(CLI::App& command, policy_spec& spec) {
       ->group(pruning_group);
 }
 
-/// --pruning-file goes into `model`, the others into `spec`.
+/// Adds the pruning flags. The value of --pruning-file goes into `model`, the values of the others into `spec`.
 void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model) {
   add_text(command, "--policy", spec.preset,
            "A whole policy; see below. The other options replace parts of it (default: lazyllm if stages are given or known for the model, "

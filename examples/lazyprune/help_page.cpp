@@ -119,7 +119,8 @@ std::string pruning_page(const CLI::App& with_options, const policy_registry& po
   std::string page = paragraph(
       "Layers compute a row for each token. A pruning policy drops tokens between layers: the layers above have fewer rows to compute. Its "
       "schedule says how many tokens stay after which layers, its scorer ranks them, its selector chooses by these scores, and its "
-      "store keeps the rows of dropped tokens so that a later step can revive them. Each command's page names the options that it takes.");
+      "store keeps the rows of dropped tokens so that a later step can revive them. Each command's page names the options that it takes. "
+      "The page examples/POLICIES.md describes each policy and each part.");
   page += "\nOptions:\n" + rows_of(options_in(with_options, pruning_group, false), page_kind::all);
   page += "\nPolicies (--policy):\n";
   for (const policy_preset& preset : policies.presets()) page += row(preset.name, preset.what, label_columns);

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 
 from scikit_build_core import build as backend
-from scikit_build_core.build import *  # noqa: F403 (every other hook is its own)
+from scikit_build_core.build import *  # noqa: F403 (scikit-build-core's own hooks, all but build_sdist)
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent

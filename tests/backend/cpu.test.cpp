@@ -14,7 +14,8 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Returns the results of every operation. Attention is over `keys` keys and the keys of the rows themselves.
+/// Returns the results of products, norms, embedding, RoPE and attention. Attention is over `keys` keys and the keys of the rows
+/// themselves.
 std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t rows, dtype as, std::size_t keys = 300) {
   std::vector<std::vector<float>> results;
   const auto keep = [&](const auto& view) {

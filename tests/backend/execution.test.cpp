@@ -17,7 +17,7 @@ using lazyprune_test::error_of;
 static_assert(std::constructible_from<reference<>, execution> && std::default_initializable<reference<>>);
 static_assert(std::constructible_from<cpu, execution> && std::default_initializable<cpu>);
 
-TEST_CASE("cpu has the number of threads that was asked for, and by default all; negative numbers are refused") {
+TEST_CASE("cpu has the number of threads that was asked for, by default all that are available; negative numbers are refused") {
   CHECK(cpu(execution{.threads = 3}).threads() == 3);
   CHECK(cpu(execution{}).threads() == detail::available_threads());
   CHECK(cpu().threads() == detail::available_threads());

@@ -112,7 +112,7 @@ struct attention_sample {
                    std::size_t furthest = 3)
       : shape(model) {
     std::mt19937 random(seed);
-    const std::size_t before = where == layout::run ? 0 : 100;  // slots of tokens that are not active
+    const std::size_t before = where == layout::run ? 0 : 100;  // how many slots hold tokens that are not active
     total = before + active_tokens;
     std::uint32_t next = 0;
     for (std::size_t i = 0; i < active_tokens; ++i) {
@@ -154,7 +154,7 @@ struct attention_sample {
   }
 
   lazyprune::attention_shape shape;
-  std::size_t total;  // slots
+  std::size_t total;  // slots of the cache
   std::vector<lazyprune::position> active;
   std::vector<lazyprune::position> rows;
   std::vector<std::uint32_t> slots;

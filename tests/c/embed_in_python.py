@@ -24,10 +24,10 @@ SAVED = "(waiting if to == lp.WAITING else store)[slot] ="
 NAN = ("evidence: data: ", "NaN at position ")
 SHOWN = "np.ascontiguousarray(p[-1], np.float32)"
 
-# Each key is a mistake in the guide's words. Its value is a list of runs of the engine. Each run has the texts that plant the mistake, the
-# number of tokens in a chunk, the texts that must be seen, and the texts that must not be seen. They are looked for in the output of the
-# engine and of `compare --against`. A tuple of texts (an error's place and values) must be in one line. A text that begins with "ids" says
-# whether the engine's token ids are those of the correct engine.
+# Each key is a mistake in the guide's words. Its value is a list of runs of the engine. Each run has the replacements (old text, new text)
+# that plant the mistake, the number of tokens in a chunk (0: no chunks), the texts that must be seen, and the texts that must not be seen.
+# The output of the engine and of `compare --against` is searched for these texts. A tuple of texts (an error's place and values) must be in
+# one line. A text that begins with "ids" says whether the engine's token ids are those of the correct engine.
 MISTAKES = {
     "spills are not saved": [
         ([(SAVED, "_ =")], 0, ["after 1 line", NAN], []),

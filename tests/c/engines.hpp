@@ -28,7 +28,7 @@ inline std::size_t prompt_tokens() {
   return given ? std::stoul(given) : 120;
 }
 
-/// The token ids of some prompts of each of five tasks.
+/// Returns the token ids, with commas between them, of two prompts of each of five tasks (four in full mode).
 inline std::vector<std::string> prompts_as_ids() {
   std::string requests;
   for (const char* task : {"single_doc_qa", "multi_doc_qa", "passage_retrieval", "few_shot", "code_completion"}) {

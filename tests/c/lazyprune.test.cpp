@@ -659,7 +659,7 @@ TEST_CASE("wrong policies and options are refused") {
   ok(lazyprune_policy_help(nullptr, help.data(), help.size(), &length));
   const std::string listed = help.data();
   CHECK(listed.size() == length);
-  for (const char* line : {"presets: lazyllm; ", "\nscorers: last_query_attention:over=", "\nschedules, in the place of stages: every:",
+  for (const char* line : {"presets: lazyllm: ", "\nscorers: last_query_attention:over=", "\nschedules, in the place of stages: every:",
                            "\nselectors: top_k ", "\nstores: keep_all "})
     CHECK_MESSAGE(listed.find(line) != std::string::npos, line);
 

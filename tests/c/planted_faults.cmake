@@ -65,11 +65,11 @@ planted(reversed_slots "${gather_from}" "lazyprune_source source = plan.sources[
 planted(reversed_spills "+ spill->slot * hidden,"
         "+ (spill->to == LAZYPRUNE_STORED ? spills.items[spills.count - 1 - i].slot : spill->slot) * hidden,")
 
-# A token is computed again in every later step.
+# The trace says that one token is computed again in every later step.
 planted(computed_twice "${mark_from}" "{
       ${mark_from}
       if (plan.active[i] == 5 && known > count) s->touched[l * m->max_tokens + 5] |= was_row;
     }")
 
-# The policy is shown the attention of the previous layer.
+# At every second layer, the policy is shown the attention of the previous layer.
 planted(stale_scores "if (plan.rows_count - r <= queries) {" "if (plan.rows_count - r <= queries && l % 2 == 0) {")

@@ -141,7 +141,7 @@ TEST_CASE("compare names scores of another layer") {
   named(files / "t", "the scores after layer 0 would keep exactly the tokens that the trace kept\n");
 }
 
-TEST_CASE("a trace that cannot be replayed gets one line") {
+TEST_CASE("wrong arguments of compare and traces that cannot be replayed are refused with one line") {
   const temporary_folder files;
   write_trace(files / "t", LAZYPRUNE_C_ENGINE, "custom --stages 2:0.5,4:0.5", {});
   CHECK(complaint(lazyprune_program({"compare", files / "t"})) == complaint_at("compare"));

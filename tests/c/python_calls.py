@@ -91,7 +91,7 @@ class Tensor:
 def main():
     library = lp.Library(sys.argv[1])
     expect(library.version.count(".") == 2, "a version")
-    expect("presets: lazyllm; " in library.policy_help(), "help")
+    expect("presets: lazyllm: " in library.policy_help(), "help")
     expect(library.policy_text("lazyllm --stages 2:0.5", LAYERS).startswith("--stages 2:0.5 --scorer "), "a policy's text")
     fails(1, "--policy", lambda: library.session("lazy", LAYERS), "lazyllm, ", "found lazy")
     fails(5, "--stages: 1:0.5", lambda: library.session("lazyllm --stages 1:0.5", LAYERS, attention_after=[2]), "after 2", "after 1")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Tests of the C library: its header, its functions, its symbols, and engines in C and Python that use it.
 
-set(engines FALSE) # not with sanitizers, which already check the library in the tests of its functions
+set(engines FALSE) # engines are not run with sanitizers, which already check the library in the tests of its functions
 if(TARGET c_engine AND TARGET lazyprune::program AND LAZYPRUNE_TEST_ALL)
   set(engines TRUE)
 endif()
@@ -21,8 +21,8 @@ if(engines)
   include(c/planted_faults.cmake)
 endif()
 
-# Builds a newer library, whose structs have members that callers of ABI 1 do not have. Programs that are already compiled must work with
-# it.
+# Builds a newer library, whose structs have members that callers of ABI 1 do not have. Programs that are already compiled must also work
+# with the newer library.
 if(LAZYPRUNE_TEST_ALL AND LAZYPRUNE_TEST_IN_FULL AND CMAKE_SYSTEM_NAME STREQUAL Linux)
   set(grown ${CMAKE_CURRENT_BINARY_DIR}/grown)
   file(READ ${PROJECT_SOURCE_DIR}/include/lazyprune/c/lazyprune.h header)

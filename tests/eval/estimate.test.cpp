@@ -28,6 +28,6 @@ TEST_CASE("a ratio is the ratio of the sums, and the two numbers of a sample are
 TEST_CASE("tasks have equal weights, and their intervals add like those of independent means") {
   const std::vector<estimate> tasks{{10, {7, 13}}, {20, {16, 24}}};
   const auto known = [](const estimate& e) { return std::optional(e); };
-  CHECK(mean_over(tasks, known) == estimate{15, {12.5, 17.5}});  // the distance to both ends is half of sqrt(3^2 + 4^2)
+  CHECK(mean_over(tasks, known) == estimate{15, {12.5, 17.5}});  // each end is half of sqrt(3^2 + 4^2) from the mean
   CHECK(mean_over(tasks, [](const estimate& e) { return e.mean > 10 ? std::optional(e) : std::nullopt; }) == std::nullopt);
 }

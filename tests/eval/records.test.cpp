@@ -137,7 +137,7 @@ TEST_CASE("a written prediction reads back as it was") {
   CHECK(predictions(to_line(full)) == std::vector{full});
 }
 
-TEST_CASE("real records" NEEDS("data")) {
+TEST_CASE("files of LongBench and RULER are read in full" NEEDS("data")) {
   for (const auto& [name, count, dataset] : {std::tuple{"multi_news", 200u, "multi_news"},
                                              {"passage_retrieval_zh", 200u, "passage_retrieval_zh"},
                                              {"niah_multikey_3", 500u, ""}}) {

@@ -44,7 +44,7 @@ auto weighted(std::vector<double> weights) {
   };
 }
 
-/// Returns the fewest rows of all stages on the grid that hold, by trying all of them.
+/// Tries all stages on the grid. Returns the fewest rows among those that hold.
 template <class Evaluate>
 double least_rows(const stage_search& how, layer_id layers, Evaluate evaluate) {
   const double bound = evaluate(stages{}) - how.max_loss;
@@ -166,7 +166,7 @@ TEST_CASE("a loss that the caller returns decides, whatever the score is") {
   CHECK(none.trail.size() > 1);
 }
 
-TEST_CASE("first_after says after which layers stages can still hold when others have failed") {
+TEST_CASE("first_after says from which layer on stages can still hold when others have failed") {
   const stage_search how, some{.after = std::vector<layer_id>{2, 5}};
   CHECK(how.first_after({{2, 0.9}}, 6) == 3);
   CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // stages with larger shares after this layer might hold

@@ -103,7 +103,7 @@ TEST_CASE("a loss compares scores in pairs") {
   const estimate lost = loss_of(dense, scores);
   CHECK(lost.mean == doctest::Approx(-25.0 / 3).epsilon(1e-14));
   CHECK(lost.ci95 == bootstrap{}(std::vector<double>{0, 25, -50}));
-  CHECK(loss_of(dense, dense) == estimate{0, {0, 0}});  // for any scores
+  CHECK(loss_of(dense, dense) == estimate{0, {0, 0}});  // no loss, whatever the scores are
 }
 
 TEST_CASE("without predictions there is no summary") {

@@ -183,7 +183,7 @@ TEST_CASE("tensors are found by name and shape") {
   CHECK(said("c", 4, 1) == at(file + ": tensor c", {"[4, 1]"}));
 }
 
-TEST_CASE("unsupported types and ranks are refused when they are asked for, not before") {
+TEST_CASE("a tensor of an unsupported type or shape is refused when it is asked for, not before") {
   const small_folder folder;
   folder.write("model.safetensors",
                safetensors({{"a", "I8", "[4]", 4}, {"b", "F32", "[]", 4}, {"c", "F16", "[1,2,1]", 4}, {"d", "F64", "[1]", 8}}));
@@ -213,7 +213,7 @@ TEST_CASE("shards have the same tensors as a single file") {
         at(folder.file("model.safetensors.index.json") + ": tensor c", {"[5]"}));
 }
 
-TEST_CASE("a model takes all weights of its checkpoint, and no others are allowed") {
+TEST_CASE("a checkpoint must hold exactly the weights of its model") {
   const std::string layer = "model.layers.0.";
   std::vector<made> tensors{{"model.embed_tokens.weight", "F32", "[300,4]", 4800},
                             {"model.norm.weight", "F32", "[4]", 16},
@@ -346,7 +346,7 @@ TEST_CASE("a model of each family loads" NEEDS("data")) {
   CHECK(qwen3.qk_norm);
   CHECK(qwen3.tied);
   CHECK(load("mistral_sliding").windows == std::vector<std::size_t>(4, 16));
-  // The tensors that the config's flags promise exist and have the right shapes.
+  // A tensor is there exactly if the config says so, and it has the right shape.
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     CAPTURE(entry.path().string());
     const checkpoint model(entry.path());

@@ -62,7 +62,7 @@ TEST_CASE("a plain Llama has transformers' defaults for missing keys") {
   CHECK(read(config_with(R"({"max_position_embeddings": null})")).max_positions == 2048);
 }
 
-TEST_CASE("every key is read") {
+TEST_CASE("the optional keys of a Llama are read") {
   const model_config c = read(
       config_with(R"({"rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true,
     "head_dim": 16, "bos_token_id": 1, "eos_token_id": [2, 99], "hidden_act": "silu", "sliding_window": null, "partial_rotary_factor": 1.0})"));
@@ -163,7 +163,7 @@ TEST_CASE("sizes have limits and must fit each other") {
   CHECK(refused(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) == at("c", {"\"num_key_value_heads\""}));
 }
 
-TEST_CASE("special tokens are in the vocabulary") {
+TEST_CASE("the ids of special tokens must be in the vocabulary; -1 and 2^32 - 1 mean no token") {
   CHECK(refused_with(R"({"eos_token_id": 100})") == at("c: eos_token_id", {"99", "100"}));
   CHECK(refused_with(R"({"eos_token_id": [2, 100]})") == at("c: eos_token_id[1]", {"99", "100"}));
   CHECK(refused_with(R"({"eos_token_id": -2})") == at("c: eos_token_id", {"99", ", found -2"}));
@@ -174,7 +174,7 @@ TEST_CASE("special tokens are in the vocabulary") {
   CHECK(refused_with(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
 }
 
-TEST_CASE("rotary positions are read from both styles of file, in every supported kind") {
+TEST_CASE("rotary positions are read from both styles of file: default, linear and llama3") {
   const auto rope = [](const std::string& patch) { return read(config_with(patch)).rope; };
   CHECK(rope(R"({"rope_scaling": null, "rope_theta": 5e5})").theta == 5e5);
   CHECK(rope(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})").theta == 7.0);
@@ -220,7 +220,7 @@ TEST_CASE("rotary positions in both styles of one file must agree") {
   CHECK(refused_with(both(R"({"rope_theta": 5.0})", new_style(""), "null")) == at("c: rope_scaling", {"rope_parameters"}));
 }
 
-TEST_CASE("YaRN's attention factor equals that of transformers") {
+TEST_CASE("YaRN's numbers and their defaults equal those of transformers") {
   const auto rope = [](const std::string& keys) {
     return read(config_with(R"({"rope_scaling": {"rope_type": "yarn", )" + keys + "}}")).rope;
   };
@@ -260,7 +260,7 @@ TEST_CASE("keys that transformers ignores and other engines use are noted with t
   CHECK(said("null").empty());
 }
 
-TEST_CASE("with YaRN, the scaled length is the longest sequence if the file gives the length before scaling") {
+TEST_CASE("with YaRN, the longest sequence is the scaled length or max_position_embeddings, whichever is greater") {
   const auto positions = [](const std::string& keys) {
     return read(config_with(R"({"rope_scaling": {"type": "yarn", )" + keys + "}}")).max_positions;
   };

@@ -77,7 +77,7 @@ TEST_CASE("write_fully continues after partial writes and signals, and reports f
   CHECK(errno == ENOSPC);
 }
 
-TEST_CASE("open_file: a bad name is bad input; running out of descriptors has code io") {
+TEST_CASE("open_file: a bad name is an error of code bad_input; running out of descriptors is an error of code io") {
   CHECK(error_of([] { open_file("/no/such/file", O_RDONLY, "the name", "a file"); }) == at("the name"));
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);

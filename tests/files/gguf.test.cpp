@@ -269,7 +269,7 @@ TEST_CASE("half-written files and a file of version 1 are refused" NEEDS("data")
         }).ends_with("header: expected version 2 or 3, found version 1, whose lengths have 32 bits"));
 }
 
-TEST_CASE("a real file cut at any byte is an error" NEEDS("data")) {
+TEST_CASE("a real file that is cut short is an error" NEEDS("data")) {
   const auto path = test_data("models/stories260K/stories260K-f16.gguf");
   if (path.empty()) return;
   const std::string whole = read_text(path);

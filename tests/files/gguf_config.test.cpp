@@ -155,7 +155,7 @@ TEST_CASE("rotary scalings are read") {
         unsupported("metadata: llama.rope.dimension_count", {", found 1"}));
 }
 
-TEST_CASE("EOS tokens are named by three keys, and found by the four known texts of control tokens") {
+TEST_CASE("EOS tokens are named by three keys; control and user-defined tokens with known texts are also EOS tokens") {
   const std::vector<std::string> pieces{"<s>", "</s>", "<|im_end|>", "<|eot_id|>", "x", "<|end|>"};
   const auto with = [&](const std::vector<std::pair<std::string, std::uint32_t>>& named) {
     return config_after([&](small_llama& m) {

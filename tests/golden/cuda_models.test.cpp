@@ -85,7 +85,8 @@ TEST_CASE("cuda: the kept tokens agree with an independent float64 program" NEED
   std::size_t traces = 0, compared = 0, cut = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
-    if (!in_full() && (entry.path().stem() == "pocket_hard" || entry.path().stem() == "pocket_prefill_only")) continue;  // as pocket_paper
+    if (!in_full() && (entry.path().stem() == "pocket_hard" || entry.path().stem() == "pocket_prefill_only"))
+      continue;  // these are like pocket_paper
     CAPTURE(entry.path().filename().string());
     const auto config = nlohmann::json::parse(read_text(entry.path()));
     const std::string name = config["model"].get<std::string>();

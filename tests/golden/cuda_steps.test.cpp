@@ -54,7 +54,7 @@ class traffic_by_layer final : public step_observer {
 
 std::vector<token_id> some_tokens(std::size_t n, std::size_t vocabulary) {
   std::vector<token_id> tokens(n);
-  for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<token_id>(100 + mix(3, i) % (vocabulary - 100));  // above all positions
+  for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<token_id>(100 + mix(3, i) % (vocabulary - 100));
   return tokens;
 }
 
@@ -138,7 +138,7 @@ void check_allocations(const execution& how, const Policy& policy, const step_si
   step(5, phase::decode, most.outputs);
   CHECK(now == before);
 
-  text.clear();  // and in chunks
+  text.clear();  // then a prompt in chunks
   const std::size_t chunk = most.tokens / 4;
   step(chunk, phase::prefill, 0);
   step(chunk, phase::prefill, 0);

@@ -119,7 +119,7 @@ TEST_CASE("every family and corner case has the logits of transformers") {
       auto text = begin(net, dense());
       const auto prompt = std::span(tokens).first(golden.at("positions")[i].get<std::size_t>() + 1);
       const auto logits = forward(work, text, prompt, phase::prefill);
-      CHECK(apart({logits.begin(), logits.end()}, golden.at("logits")[i]) < 1e-5);  // transformers has RoPE, norms and softmax in float32
+      CHECK(apart({logits.begin(), logits.end()}, golden.at("logits")[i]) < 1e-5);  // transformers' RoPE, norms and softmax are in float32
     }
   }
 }

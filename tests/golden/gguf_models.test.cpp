@@ -83,7 +83,7 @@ TEST_CASE("a GGUF file of unquantized weights and the same model as a folder giv
         logits_after(load_model(backend, directory, {.as = dtype::bf16}), backend, tokens));
 }
 
-TEST_CASE("a trained model gives the same from a GGUF file and from its original format" NEEDS("data")) {
+TEST_CASE("a trained model gives the same logits from a GGUF file and from its original format" NEEDS("data")) {
   const auto folder = test_data("models/stories260K");
   if (folder.empty()) return;
   const llama2c_file own((folder / "stories260K.v1.bin").string());

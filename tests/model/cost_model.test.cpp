@@ -81,7 +81,7 @@ TEST_CASE("a prefill costs its layers and one row of logits; the last layer has 
           counted(c, 9, 9, costs) + counted(c, 5, 5, costs) + counted(c, 5, 1, costs) + costs.single * 2.0 * 6 * 11);
 }
 
-TEST_CASE("measured costs give back the times that they come from") {
+TEST_CASE("measured_costs finds the costs that the times were computed from") {
   const model_config c = small();
   const std::vector<std::size_t> rows{9, 9, 9}, fewer{9, 5, 2};
   const cost_model truth{.linear = 3e-9, .attention = 5e-9, .single = 4e-8};
@@ -98,7 +98,7 @@ TEST_CASE("measured costs give back the times that they come from") {
   CHECK(of_one.single == 0.5 / (2.0 * 6 * 11));
 }
 
-TEST_CASE("the predicted speedup is the ratio of the two prefills") {
+TEST_CASE("the predicted speedup is the ratio of the costs of two prefills") {
   const model_config c = small();
   const std::vector<std::size_t> dense{9, 9, 9}, pruned{9, 5, 2};
   const cost_model costs;

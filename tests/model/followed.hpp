@@ -66,9 +66,10 @@ struct followed : Scorer {
   static double spread_of(const lazyprune::key_view&) { return 1; }
 };
 
-/// Returns how far the follower's own scores differ from the leader's choices, over all choices by top_k in a run. A token counts if the
-/// follower's scores put it on the other side of the cut than the leader's scores do. The result is the largest distance of such a token
-/// from the cut, divided by the allowed difference. `allowed(layers, spread)` returns the allowed difference of the logarithm of a score.
+/// Returns how far the follower's own scores differ from the leader's choices, over all choices by top_k in a run. The cut is the
+/// leader's lowest score of a kept token. A token counts if the follower would keep it and the leader drops it, or the other way round. The
+/// result is the largest relative distance of such a token's score (the leader's) from the cut, divided by the allowed relative difference.
+/// `allowed(layers, spread)` returns the allowed difference of the logarithm of a score after `layers` layers.
 template <class Allowed>
 double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
                              Allowed allowed) {

@@ -161,7 +161,7 @@ TEST_CASE("the costs of a pruned run: rows by layer, share of the prompt, revive
   CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // each run has a new sequence
 }
 
-TEST_CASE("a run can be stopped between two layers: it then lacks the token of that step") {
+TEST_CASE("a run can be stopped between two layers: the result then lacks the token of the stopped step") {
   bench b;
   generation_options options = of_length(5);
   options.trace = true;
@@ -771,7 +771,7 @@ TEST_CASE("drafts need a policy that does nothing in decode steps, and no trace"
   CHECK(error_of([&] { bench().run(prompt, options); }) == at("generation: speculate"));
 }
 
-TEST_CASE("the sections of the prefill's time") {
+TEST_CASE("the times of the prefill's sections are within the time of the prefill") {
   bench b;
   const auto result = b.run(prompt, of_length(3));
   CHECK(result.sections.attention > 0);

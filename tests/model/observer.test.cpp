@@ -17,7 +17,8 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 namespace {
 
 /// Records each call as a character. A step begins with b, a chunk with c, and either ends with e. A layer begins with [ and ends with ]. A
-/// section begins with p, m, a or l and ends with ). The logits are L. A count follows each b, c, e and L.
+/// section begins with p, m, a or l and ends with ). The logits are L. A count follows each b and c (new tokens), e (known tokens)
+/// and L (logits).
 struct told final : step_observer {
   std::string events;
   std::size_t stops_at = 1000;  // stops when this many layers have begun
@@ -179,7 +180,7 @@ TEST_CASE("an observer changes nothing: the same bits with and without") {
     CHECK(seconds > 0);
 }
 
-TEST_CASE("a memory_watch has the largest memory of each kind, and of both kinds together") {
+TEST_CASE("a memory_watch has the largest memory of each kind, and the largest sum of keys, values and stored rows") {
   memory_watch memory;
   memory.layer_ends({.layer = 0, .layers = 3, .margin = 0, .kv_bytes = 10, .stored_bytes = 50});
   memory.layer_ends({.layer = 1, .layers = 3, .margin = 0, .kv_bytes = 40, .stored_bytes = 30});
@@ -211,7 +212,7 @@ TEST_CASE("a recorder keeps complete steps only") {
   CHECK(recorder.take().size() == 2);
 }
 
-TEST_CASE("an observer may throw in any call: that abandons the step, or all steps of a batch") {
+TEST_CASE("an observer may throw in any call before the step ends: that abandons the step, or all steps of a batch") {
   struct thrown {};
   struct throws_at final : step_observer {
     std::size_t left;

@@ -11,7 +11,7 @@ namespace {
 
 using tokens = std::vector<token_id>;
 
-/// Looks up a draft by the definition: longer matches come before shorter ones, and later ones before earlier ones.
+/// Looks up a draft by the definition: a longer match is better than a shorter one, and among equally long ones the latest is best.
 tokens naive_lookup(const tokens& ids, std::size_t count, std::size_t longest) {
   for (std::size_t n = std::min(longest, ids.size()); n > 0; --n)
     for (std::size_t first = ids.size() - n; first-- > 0;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests the definitions of RoPE scaling. By the logits of whole models, transformer.test.cpp checks that the frequencies equal those of
-// transformers.
+// Tests the definitions of RoPE scaling. transformer.test.cpp compares the logits of whole models with those of transformers, and so checks
+// that the frequencies are equal.
 #include <lazyprune/model/rope.hpp>
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ TEST_CASE("linear: all frequencies are divided") {
   for (std::size_t i = 0; i < 8; ++i) CHECK(scaled.radians[i] == plain.radians[i] / 4.0);
 }
 
-TEST_CASE("divisors: one for each frequency; linear scaling comes on top") {
+TEST_CASE("divisors: each divides one frequency; linear scaling then divides all of them again") {
   const auto plain = frequencies_of({.theta = 1e4}, 4), divided = frequencies_of({.theta = 1e4, .divisors = {1.0, 8.0}}, 4),
              both = frequencies_of({.theta = 1e4, .scaling = rope_scaling::linear, .factor = 2.0, .divisors = {1.0, 8.0}}, 4);
   CHECK(divided.radians[0] == plain.radians[0]);
@@ -61,7 +61,7 @@ TEST_CASE("a part of each head rotates: its frequencies come first, the rest are
   CHECK(frequencies_of(c, rope_kind::windowed).radians == std::vector<double>{1.0, 0.5, 0.0, 0.0});
 }
 
-TEST_CASE("llama3: short waves stay, long ones are divided, the ramp meets both ends") {
+TEST_CASE("llama3: short waves stay, long ones are divided, and the frequencies between them join both without a jump") {
   const rope_config rope{.theta = 5e5,
                          .scaling = rope_scaling::llama3,
                          .factor = 8.0,

@@ -764,7 +764,7 @@ TEST_CASE("keys, values and stored rows have the type of the weights, unless the
   CHECK(kept_as(dtype::f32, {.threads = 1, .kv = dtype::bf16}) == in_bf16);
 }
 
-TEST_CASE("make_room sets no limit, and stays below one") {
+TEST_CASE("make_room sets no limit, and makes no more room than the limit allows") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   auto seq = begin(net, dense());

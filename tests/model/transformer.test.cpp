@@ -227,8 +227,8 @@ TEST_CASE("a policy that keeps every token equals the dense model even if a wide
   const stages all{{1, 1.0}, {3, 1.0}, {5, 1.0}};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load(pocket_model(), loader, as);
-    // A window of 600 asks for a last block of 600 rows. The run then has one block instead of the dense run's two, or two instead of
-    // three.
+    // A window of 600 asks for a last block of 600 rows. The run then has two blocks instead of the dense run's three, or three instead
+    // of four.
     for (const std::size_t length : {1100u, 1546u}) {
       CAPTURE(length);
       const auto prompt = random_tokens(length, net.config.vocabulary, 8);
@@ -271,7 +271,7 @@ TEST_CASE("the same bits for any number of threads, whatever the policy" ON_EVER
   }
 }
 
-TEST_CASE("cpu agrees with the reference: in logits, and in kept sets as far as the margin allows" ON_EVERY_PATH) {
+TEST_CASE("cpu agrees with the reference: in logits, and in kept tokens unless scores differ by no more than rounding" ON_EVERY_PATH) {
   reference<double> exact{execution{}};
   const auto oracle = load(pocket_model(), exact);  // the checkpoint has bf16 numbers, so every variant has the same weights
   struct variant {
@@ -439,17 +439,17 @@ TEST_CASE("wrong token ids, too many tokens, no tokens, or another model's seque
   CHECK_NOTHROW(forward(work, seq, good, phase::prefill));
 }
 
-// Tests of evidence compare it with the numbers that the model computed. Each of these scorers records its view and decides by position
-// alone. So runs with different evidence keep the same tokens.
+// Tests of evidence compare it with the numbers that the model computed. Each scorer below records its view, and computes its scores from
+// positions alone. So runs with different evidence keep the same tokens.
 
 namespace {
 
 using exact = reference<double>;
 
-/// The arguments of one call of a scorer.
+/// The arguments of one call of a scorer. A comment that names kinds of evidence says that only these kinds set the member.
 struct evidence_copy {
   layer_id layer = 0;                  // every_layer
-  std::vector<float> memory;           // every_layer: before the call
+  std::vector<float> memory;           // every_layer: the memory before the call
   std::vector<position> positions;     // (active)
   std::vector<position> rows;          // (rows): hidden
   std::vector<token_id> ids;           // (known): ids
@@ -513,7 +513,7 @@ struct writes_down {
   }
 };
 
-/// A scorer of this kind that reads only the mean of the heads.
+/// Like writes_down, but reads only the mean over the heads.
 template <class View>
 struct writes_down_means : writes_down<View> {
   head_reduction over_heads() const { return head_reduction::mean; }
@@ -656,7 +656,7 @@ TEST_CASE("evidence: ids are those of all known tokens") {
   CHECK(far > 4);  // once tokens are dropped, a position is not an index
 }
 
-TEST_CASE("evidence: attention is the query token's, over the active tokens, in every view that contains it") {
+TEST_CASE("evidence: every view with attention holds the query token's attention to the active tokens") {
   const auto net = tiny_model();
   const std::size_t heads = net.config.n_heads, hidden = net.config.hidden;
   const auto nothing = [](const auto&, const auto&, const auto&) {};
@@ -731,7 +731,7 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
   CHECK(several > 0);  // there were windows with revived rows
 }
 
-TEST_CASE("evidence: if a scorer only reads the mean over heads, one head holds it; evidence with values has every head") {
+TEST_CASE("evidence: a scorer that reads only the mean over heads gets this mean as one head; evidence with values has every head") {
   const auto net = tiny_model();
   const auto nothing = [](const auto&, const auto&, const auto&) {};
   const auto compare = [](const std::vector<recorded_step>& each, const std::vector<recorded_step>& one) {
@@ -887,7 +887,7 @@ TEST_CASE("a prompt in chunks of three tokens or more has the bits of one step" 
       options.trace_logits = true;
       auto whole = begin(net, policy);
       const generation expected = generate(work, whole, prompt, options);
-      // Paths differ in kernels, not in plans. So one chunk with few rows and one with many are enough for each path.
+      // Paths differ in kernels, not in plans. So a small and a large size of chunks are enough for each path.
       const bool all = in_full() || !named_path();
       for (const std::size_t chunk : all ? std::vector<std::size_t>{3, 64, 512, 640, 698} : std::vector<std::size_t>{3, 640}) {
         CAPTURE(chunk);

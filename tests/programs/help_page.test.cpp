@@ -124,7 +124,7 @@ TEST_CASE("`help pruning` describes each pruning option, once for all commands")
     CHECK_MESSAGE(text.find("\n  " + flag + " ") != std::string::npos, flag);
     CHECK(page({"run", "--help-all"}).find("\n  " + flag + " ") == std::string::npos);  // only its name
   }
-  for (const char* part : {"\n  lazyllm\n", "\n  static ", "\n  every:n=,share=\n", "\n  last_query_attention:over=mean|max\n",
+  for (const char* part : {"\n  lazyllm  ", "\n  static ", "\n  every:n=,share=\n", "\n  last_query_attention:over=mean|max\n",
                            "\n  top_p:mass=\n", "\n  bounded:rows=\n"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, part);
   CHECK(complaint(lazyprune_program({"help", "prunning"})) == complaint_at("help", {", found prunning"}));

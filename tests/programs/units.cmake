@@ -3,7 +3,7 @@
 
 add_test(NAME tree.units COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_LIST_DIR}/units.py)
 
-# bad_unit(folder header): a file of the folder includes the header by way of another.
+# bad_unit(folder header): units.py must complain if a file of the folder includes the header through another header.
 function(bad_unit folder header)
   set(root ${CMAKE_CURRENT_BINARY_DIR}/units/${folder})
   file(REMOVE_RECURSE ${root})

@@ -25,7 +25,7 @@ FORBIDDEN = {
     "tables": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
     "terminal": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
 }
-# Compiled by nvcc as a unit of its own.
+# nvcc compiles this file, as a unit of its own.
 EXCEPT = {"engine/cuda_engine.cpp"}
 
 

@@ -155,7 +155,7 @@ TEST_CASE("every scorer, schedule, selector and store can be chosen by its text"
   CHECK(made(scheduled("adaptive:mass=0.5")) == under(adaptive{.mass = 0.5}));
 }
 
-TEST_CASE("keep_first, keep_last and decode apply to all parts") {
+TEST_CASE("keep_first and keep_last protect tokens, and decode limits the schedule to a phase") {
   policy_spec spec;
   spec.stages = "2:0.3";
   spec.keep_first = 3;
@@ -171,7 +171,7 @@ TEST_CASE("keep_first, keep_last and decode apply to all parts") {
   CHECK(made(spec) == expected(policy{last_query_attention{}, prompt_only{adaptive{.mass = 0.4}}, protect{top_k{}, 3, 5}, keep_all{}}));
 }
 
-TEST_CASE("keep and least_tokens apply to all parts") {
+TEST_CASE("keep protects tokens, and least_tokens limits the schedule to long sequences") {
   const stages when{{2, 0.3}, {5, 0.5}};
   const protect spans{top_k{}, 0, 2, {{7, 11}, {30, 30}}};
   const auto under = [&](auto schedule) { return expected(policy{last_query_attention{}, schedule, spans, keep_all{}}); };

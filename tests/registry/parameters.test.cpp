@@ -159,7 +159,7 @@ TEST_CASE("a bool with named_where_set has a text only if it is true") {
   CHECK(all[0].text() == std::nullopt);
 }
 
-TEST_CASE("a value with its own text form is a parameter") {
+TEST_CASE("a value with its own text form can be a parameter") {
   written object;
   const std::vector<parameter> all = parameters_of(object);
   REQUIRE(all.size() == 2);

@@ -113,7 +113,7 @@ TEST_CASE("a registry can have custom presets") {
   CHECK(text({.preset = "snap", .keep_last = 2}, 8, mine) ==
         "--stages 4:0.5 --scorer window_attention:window=8,kernel=7,pool=max --selector top_k --store none --keep-first 4 --keep-last 2 "
         "--decode dense");
-  CHECK(mine.preset_help().ends_with("; dense; snap: SnapKV's window"));
+  CHECK(mine.preset_help().ends_with("; dense: prunes nothing; snap: SnapKV's window"));
 }
 
 TEST_CASE("scorers_of_positions lists the scorers that need only positions") {

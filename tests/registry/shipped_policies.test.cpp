@@ -86,14 +86,15 @@ TEST_CASE("the table in POLICIES.md has every preset, in the order of the regist
 
 TEST_CASE("the help lists the shipped presets and parts in a fixed order") {
   CHECK(shipped.preset_help().starts_with(
-      "lazyllm; lazyllm_blocks: lazyllm in blocks of 32 tokens; static: prunes only the prompt, and pruned tokens are lost; "
+      "lazyllm: prunes the prompt and every step, and pruned tokens can come back; lazyllm_blocks: lazyllm in blocks of 32 tokens; "
+      "static: prunes only the prompt, and pruned tokens are lost; "
       "random: static, but drops random tokens before the first layer; "
       "streaming: sees the first 4 tokens and the latest ones, 1,024 in all (budget:after=0,tokens=1024); "
       "fastv: static, keeps half of the tokens after 2 layers; "
       "pyramid_drop: static, keeps half of the remaining tokens after each quarter of the layers; "
       "tova: keeps 512 tokens after half of the layers, only during generation; "
       "pyramid_kv: static, keeps fewer tokens at each layer, down to a tenth; "
-      "prompt_distill: keeps 1,024 tokens of the prompt after two fifths of the layers; dense"));
+      "prompt_distill: keeps 1,024 tokens of the prompt after two fifths of the layers; dense: prunes nothing"));
   CHECK(shipped.schedules().help().starts_with(
       "every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= adaptive:from=,every=,mass=,least="));
   CHECK(shipped.scorers().help().starts_with(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes a policy_spec from typed flags, without the library's parser.
+// Makes a policy_spec from flags as a user types them, without the library's parser.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ inline policy_spec with(std::initializer_list<std::pair<std::string_view, std::s
   return spec;
 }
 
-/// The spec of a text such as "--a x --b y". The text must give each flag once.
+/// The spec of a text such as "--scorer random --keep-last 5". Each flag must exist and change the spec.
 inline policy_spec typed(std::string_view flags) {
   policy_spec spec;
   const auto words = split(flags, ' ');

@@ -52,7 +52,7 @@ TEST_CASE("dropped rows get slots in the store, and waiting rows move there") {
   CHECK(s.spills[1] == spill{.row = 0, .slot = s.table.slot(4), .from = origin::carried, .to = origin::stored});
   CHECK(s.spills[3] == spill{.row = 2, .slot = s.table.slot(6), .from = origin::carried, .to = origin::stored});
   CHECK(s.table.stored(1));
-  CHECK(s.table.waiting_count() == 1);  // its slot is freed when the spills are saved
+  CHECK(s.table.waiting_count() == 1);  // token 1's slot is freed when the spills are saved
   CHECK(!s.table.stored(2));            // token 2 has no hidden state at layer 2
   CHECK(s.table.score(2) == 0.2f);
   CHECK(s.losses.empty());
@@ -75,7 +75,7 @@ TEST_CASE("a row about to be read stays; the store chooses among the others by t
   CHECK(kept.table.score(0) == 0.5f);
   CHECK(kept.table.lost(5));
   CHECK(kept.table.lost(1));
-  CHECK(kept.table.waiting_count() == 1);  // it holds its slot, because the step may still be abandoned
+  CHECK(kept.table.waiting_count() == 1);  // token 1 holds its slot, because the step may still be abandoned
   kept.table.free_refused();
   CHECK(kept.table.waiting_count() == 0);
 
@@ -86,7 +86,7 @@ TEST_CASE("a row about to be read stays; the store chooses among the others by t
   CHECK(dropped.table.stored_count() == 1);
 }
 
-TEST_CASE("a wrong list of the store is reported, and every row gets a place") {
+TEST_CASE("a wrong list of the store is reported, and every dropped row gets a slot") {
   struct repeats {
     std::size_t admit(const stored_rows&, std::span<std::uint32_t> kept) const {
       kept[0] = kept[1] = 1;
@@ -104,7 +104,7 @@ TEST_CASE("a wrong list of the store is reported, and every row gets a place") {
   CHECK(s.spills.size() == 3);
 }
 
-TEST_CASE("a token dropped for good leaves every plan, even if it has keys and values") {
+TEST_CASE("a token dropped for good is in no later plan, even if it has keys and values") {
   scene s;
   s.drop(none{.for_good = true}, {3, 7}, {0, 1, 2, 4}, {0.6f, 0.1f, 0.3f, 0.9f});
   CHECK(s.losses == positions{0, 1, 2, 4});

@@ -91,7 +91,7 @@ TEST_CASE("any_session does what the session in it does, for every kind of evide
   same<void>(dense());
 }
 
-TEST_CASE("a policy of any_scorer, any_schedule, ... plans as the policy itself") {
+TEST_CASE("a policy of any_scorer, any_schedule, ... gives the same plans as the policy of the parts inside") {
   const auto as_itself = []<class View>(const auto& policy, std::type_identity<View>) {
     const lazyprune::policy parts{any_scorer(policy.scorer), any_schedule(policy.schedule), any_selector(policy.selector),
                                   any_store(policy.store)};

@@ -34,7 +34,7 @@ TEST_CASE("finite numbers of any size are accepted") {
   CHECK(!find_not_finite(id_view{{}, active}));
 }
 
-TEST_CASE("the token of the number is found, and numbers between the rows are not read") {
+TEST_CASE("the token of a number that is not finite is found, and numbers between the rows are not read") {
   for (const float number : {infinity, -infinity, not_a_number, -not_a_number}) {
     const auto attention = [](const float* data) { return attention_view{data, 3, 6, active}; };
     CHECK(token_of(0, number, attention) == 2);

@@ -94,7 +94,7 @@ class labelled_engine {
     }
   }
 
-  /// Follows a truncation, an abandoned step or a take_over: forgets the keys of layers that a token has not been through by the table.
+  /// Follows a truncation, an abandoned step or a take_over: forgets each token's keys from the layer of its frontier in `table` on.
   void follow(const lazyprune::frontier_table& table) {
     names_.resize(table.known());
     for (lazyprune::position t = 0; t < table.known(); ++t)

@@ -25,13 +25,13 @@ struct rules {
   std::size_t store_rows = 0;                                       // the size of a bounded store
   std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a slot
   std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // the number of layers that a chunk runs
-  unsigned window = 0;  // the attention of the last `window` tokens since the last query is summed over layers; 0: of none
+  unsigned window = 0;  // each layer's evidence: the attention of the last `window` tokens, without those known at the last query; 0: none
 };
 
 struct layer {
   std::vector<token> active, rows, revived, waited;
   std::size_t output_rows = 0;
-  std::size_t evidence_rows = 0;  // of a step with outputs
+  std::size_t evidence_rows = 0;  // the rows whose attention is the evidence; 0 in a chunk, and if rules::window is 0
   friend bool operator==(const layer&, const layer&) = default;
 };
 
@@ -217,7 +217,7 @@ class session {
       for (std::size_t& sum : counted.prefill_dense_rows) add(sum, tokens);
   }
 
-  /// From here on a chunk computes nothing: a later query may need the attention of these tokens at all layers.
+  /// The first token that a chunk leaves for a later step, whose evidence may include the token's attention at every layer.
   token chunk_end() const { return rules_.window == 0 ? known_ : std::max(asked_to_, known_ - std::min(known_, rules_.window - 1)); }
   void forget_tail() {
     for (token t = chunk_end(); t < known_; ++t) {
@@ -347,7 +347,7 @@ class session {
   std::set<token> losses_;                   // lost since the last begin
   std::map<token, float> sums_;
   bool queried_ = false;  // a step had outputs
-  token asked_to_ = 0;    // known after the last step with outputs, or adopted since
+  token asked_to_ = 0;    // the number of tokens known after the last step with outputs, or after a later `adopt`
 
   // The step in progress.
   token new_ = 0;

@@ -101,7 +101,7 @@ TEST_CASE("a scorer's own +inf does not make a token required, and no dropped sc
   CHECK(active == positions{3, 4});
 }
 
-TEST_CASE("a token that a wrapper requires and its selector drops has a finite score") {
+TEST_CASE("a token that a wrapper requires but the inner selector drops has a finite score") {
   struct raises {
     std::size_t select(const candidates& c, std::span<std::uint32_t>) const {
       c.scores[0] = infinity;

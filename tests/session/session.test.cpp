@@ -335,7 +335,8 @@ TEST_CASE("margin of negative scores, of a tie, and of a selector that keeps low
   CHECK(margin(top_k{}, {0.5f, 0.2f, 0.2f, 0.2f, 0.1f, 1.0f}) == 0.0f);
   CHECK(margin(top_k{}, {0.5f, 0.0f, 0.0f, 0.0f, -0.1f, 1.0f}) == 0.0f);
   CHECK(margin(top_k{}, {-0.5f, -0.5f, -0.5f, -0.5f, -0.5f, 1.0f}) == 0.0f);
-  // Pages of two tokens. The query's page is kept, and the page with the best token, although it also has the worst one.
+  // Pages of two tokens. The query token's page is kept, and the page with the best token (0.9), although this page also has the token
+  // with 0.1. A dropped page has a token with 0.4.
   CHECK(std::isnan(margin(blocks{.size = 2}, {0.9f, 0.1f, 0.4f, 0.4f, 0.2f, 0.0f})));
 }
 
@@ -836,7 +837,7 @@ TEST_CASE("evidence that is not finite prunes nothing, and finish names the toke
         }) == at("session: finish", {"layer 0", "keys", ", found inf", "position 2"}));
 }
 
-TEST_CASE("tokens with a score of +inf tie by position within the budget, and the query token always stays") {
+TEST_CASE("the latest tokens with a score of +inf fill the budget, and the query token always stays") {
   for (const std::size_t n : {93u, 307u, 5u}) {
     CAPTURE(n);
     struct infinite {  // the first `count` tokens score +inf, the others NaN

@@ -29,7 +29,7 @@ struct given_window_scores {
     std::ranges::transform(view.query(view.queries - 1).head(0), out.begin(), as_score);
   }
 };
-/// The same scorer, but it sums over the layers.
+/// Sums the scores of head_scores over layers and steps.
 struct summed_scores {
   void score(const every_layer<attention_view>& view, std::span<float> out) const {
     for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += as_score(view.now(0, i));
@@ -222,7 +222,7 @@ class walk {
   }
 
   /// Lets a session with another policy take over. A later prefill must then see the same tokens as if that session had read all tokens
-  /// itself. With `anew` it starts from a few chunks, because otherwise a policy can seldom take over.
+  /// itself. With `anew` the sequence is first restarted with a few chunks, because other sequences can seldom be taken over.
   void take_over(world& w, bool anew) {
     if (anew) {
       w.session.truncate(0);
@@ -417,10 +417,11 @@ class walk {
   std::size_t salt_ = 1000;
 };
 
-/// The walks must have met at least this many events of each kind. The number is proportional to the number of walks.
+/// The walks of a store must meet more than this many events of each kind. The number shrinks with the default number of walks.
 const std::size_t often = 100 / one_in(std::size_t{4});
 
-/// The environment variable LAZYPRUNE_WALKS asks for more walks than the suite has time for.
+/// The number of walks with each of the five stores. The environment variable LAZYPRUNE_WALKS can ask for another total, for example for
+/// more walks than the suite has time for.
 std::uint32_t walks_of_each_store() {
   const char* asked = std::getenv("LAZYPRUNE_WALKS");
   return asked ? static_cast<std::uint32_t>(std::strtoul(asked, nullptr, 10)) / 5 : 1000 / one_in(4u);

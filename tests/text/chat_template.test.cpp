@@ -33,7 +33,7 @@ static chat_request request_of(const json& test) {
   return chat_request::parse(request.dump(), "request");
 }
 
-/// Calls f(template, name, case) for each case of the data.
+/// Calls f(template, case) for each case of the data.
 template <class F>
 static void for_each_case(F f) {
   const auto folder = test_data("chat");
@@ -70,7 +70,8 @@ TEST_CASE("chats of real models are rendered as jinja2 renders them" NEEDS("data
   });
 }
 
-/// Puts a mark before every string, except roles and types, which templates compare.
+/// Puts a mark before and after every string, and the text of a special token at its end. Leaves out roles and types, which templates
+/// compare.
 static void mark(json& value, std::string_view key = {}) {
   if (value.is_string() && key != "role" && key != "type") value = "\u2603" + value.get<std::string>() + "\u2603<|im_end|>";
   if (value.is_structured())

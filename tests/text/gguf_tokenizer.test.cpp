@@ -91,7 +91,7 @@ void check_published(const tokenizer& tokens, const std::filesystem::path& expec
   CHECK(count == 46);
 }
 
-/// Writes a byte-level tokenizer.json as GGUF, as a converter does, and reads it again.
+/// Writes a byte-level tokenizer.json as GGUF, as a converter does, and reads the GGUF file.
 tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::unicode* characters) {
   std::map<std::size_t, std::pair<std::string, std::int32_t>> tokens;
   for (const auto& [piece, id] : json.at("model").at("vocab").items()) tokens[id] = {piece, 1};
@@ -180,7 +180,7 @@ TEST_CASE("a user-defined token of spaces is matched, although the file writes i
   pieces({"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
           "\xe2\x96\x81"
           "a",
-          " a", "  "});  // another piece has this text
+          " a", "  "});  // a normal piece is the same text with U+2581
   CHECK(vocabulary.load()->encode("a a  a", false) == ids{4, 5, 7, 4});
 }
 

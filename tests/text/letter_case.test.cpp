@@ -46,7 +46,7 @@ TEST_CASE("some letters become several characters") {
   CHECK(upper_letters(0x4e00) == U"\u4e00");
 }
 
-TEST_CASE("the lower case of sigma depends on the letters around it; marks are skipped") {
+TEST_CASE("the lower case of sigma depends on the letters around it; ignorable characters are skipped") {
   CHECK(lower_letters(U"\u0391\u03a3", 1) == U"\u03c2");
   CHECK(lower_letters(U"\u0391\u03a3\u0391", 1) == U"\u03c3");
   CHECK(lower_letters(U"\u0391'\u03a3. ", 2) == U"\u03c2");
@@ -63,7 +63,7 @@ TEST_CASE("swapping case does not change letters in title case and characters wi
   CHECK(swapped_letters(U"1", 0) == U"1");
 }
 
-TEST_CASE("letters have a case; digits, spaces and marks have none") {
+TEST_CASE("letters in upper, lower or title case are cased; digits, spaces, ideographs and marks are not") {
   for (const char32_t cased : {U'a', U'A', U'\u00aa', U'\u01c5', U'\u02b0', U'\u2160', U'\U0001d400'}) CHECK(is_cased(cased));
   for (const char32_t other : {U'1', U' ', U'\u4e00', U'\u0301', U'\U0010ffff'}) CHECK_FALSE(is_cased(other));
 }

@@ -74,7 +74,7 @@ TEST_CASE("tokenizer.json is preferred to tokenizer.model, and its post-processo
         at((folder / "tokenizer.json").string() + ": pieces", {", found 3"}));
 }
 
-TEST_CASE("the files beside a tokenizer.json add tokens and name special tokens") {
+TEST_CASE("the files beside a tokenizer add tokens and name special tokens") {
   using runs = std::vector<lazyprune::text_run>;
   const temporary_folder folder;
   folder.write("tokenizer.json", small_json);
@@ -163,7 +163,7 @@ TEST_CASE("find_tokenizer returns an opened model's tokenizer, or nullopt") {
   CHECK_FALSE(find_tokenizer(lazyprune::checkpoint(small_folder().path())).has_value());
 }
 
-TEST_CASE("find_tokenizer reads tokenizers of published models" NEEDS("data")) {
+TEST_CASE("find_tokenizer reads the tokenizer of a published model" NEEDS("data")) {
   const auto story = test_data("models/story-hf");
   if (story.empty()) return;
   CHECK(find_tokenizer(lazyprune::checkpoint(story))->size() == 2048);

@@ -25,7 +25,8 @@ namespace {
 
 tokenizer pocket() { return tokenizer(lazyprune::parse_sentencepiece_model(read_text(pocket_model() / "tokenizer.model"), "t.model")); }
 
-/// A byte-level pipeline with one piece per byte. It puts <s> before a text. Its added tokens are <s>, <|x|> and two spaces.
+/// A byte-level pipeline with one piece per byte. It puts <s> before a text. Its added tokens are <s>, <|x|> and one whose text is two
+/// spaces.
 tokenizer bytes() {
   using namespace lazyprune;
   std::vector<std::optional<std::string>> pieces;

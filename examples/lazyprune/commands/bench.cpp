@@ -39,8 +39,8 @@ struct samples {
     if (seconds.size() < 2) return 0.0;
     return std::sqrt(sum([=](double s) { return (tokens / s - middle) * (tokens / s - middle); }) / (count() - 1.0));
   }
-  /// The median repetition, or the lower one of the two in the middle. Speedups and shares of time are computed from it, because other
-  /// programs on the machine would change a mean.
+  /// The index of the median repetition; if there are two in the middle, of the faster one. Speedups and shares of time are computed from
+  /// this repetition, because other programs on the machine would change a mean.
   std::size_t middle() const {
     std::vector<std::size_t> order(seconds.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -195,8 +195,8 @@ class measuring {
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 
-  /// Runs dense and pruned in turn and swaps their order each time, so that a drift of the machine affects both alike. The first pair warms
-  /// up and does not count.
+  /// Runs dense and pruned in turn and swaps their order each time, so that a drift of the machine affects both alike. Without
+  /// --no-warmup, the first pair warms up and does not count.
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, std::size_t sequences, Progress progress) {
     const auto prompts = prompts_of(size, sequences);

@@ -55,8 +55,8 @@ struct split_text {
 /// The dense model's results on a text. All settings are compared with them.
 struct dense_run {
   std::vector<std::vector<float>> logits;  // the logits of each step over the text's own tokens
-  std::vector<token_id> said;
-  double rows = 0;  // the rows of the prefill
+  std::vector<token_id> said;              // the tokens that it generates
+  double rows = 0;                         // the rows of the prefill
   double ttft_s = 0;
 };
 
@@ -127,7 +127,7 @@ class comparison {
     return all;
   }
 
-  /// Adds the file's text, or its places.
+  /// Adds the file's text, or the passages that --places asks for.
   void add_texts(const std::string& file, const tokenizer& tokens) {
     const std::string name = file == "-" ? "stdin" : file;
     const std::vector<token_id> ids = tokens.encode(file == "-" ? read_to_end(STDIN_FILENO, name) : read_to_end(file));
@@ -137,8 +137,8 @@ class comparison {
       texts_.push_back(split(name, ids));
   }
 
-  /// Cuts places out of the tokens of the whole text, the first at its beginning and the last at its end. If the text begins with BOS, each
-  /// place begins with BOS and has one token of the text less.
+  /// Cuts passages out of the tokens of the whole text, the first at its beginning and the last at its end. If the text begins with BOS,
+  /// each passage begins with BOS and has one token of the text less.
   void add_places(const std::string& name, std::span<const token_id> ids, std::optional<token_id> bos) {
     const std::size_t begin = bos && !ids.empty() && ids.front() == *bos ? 1 : 0;
     const std::size_t size = std::min(*length_.tokens, context_) + steps() - begin, between = flags_.places - 1;

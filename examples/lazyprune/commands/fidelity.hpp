@@ -24,11 +24,11 @@ namespace program {
 struct fidelity_flags {
   model_flags model;
   backend_flags backend;
-  policy_spec policy;                 // if methods are compared: only the tokens that all of them keep
+  policy_spec policy;                 // if methods are compared, only its keep_first and keep_last count
   method_flags methods{};             // instead of one policy; may be empty
   std::vector<std::string> texts;     // the files with the texts
   std::optional<std::string> prefix;  // how much of a text is the prompt: a share, or a number of tokens; none: 0.5
-  std::size_t places = 0;             // places in each text, each compared as a text; 0: only its beginning
+  std::size_t places = 0;             // how many passages of each text to compare, each like a text of its own; 0: only the beginning
   std::size_t predict = 0;            // tokens to compare after the prompt; 0: 128
   std::size_t context = 0;            // 0: the model's limit
   table_format output = table_format::md;

@@ -70,9 +70,10 @@ class prompt_run {
   /// True if the run generates a token. Otherwise it does not read the prompt either.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
-  /// Prints how much memory the run will take, loads the weights, and warms up unless the prompt is empty. To warm up, the dense model
-  /// reads the prompt's first tokens and generates a few. This starts the threads and brings the code into memory before times are
-  /// measured. Returns false after Ctrl-C. Throws `error` (no_memory), before anything is loaded, if there is too little memory.
+  /// Prints how much memory the run will take (not with --json), loads the weights, and warms up unless the prompt is empty. To warm up,
+  /// the dense model reads the prompt's first tokens, at most 64, and generates at most four. This starts the threads and brings the code
+  /// into memory before times are measured. Returns false after Ctrl-C. Throws `error` (no_memory), before anything is loaded, if there is
+  /// too little memory.
   bool load(std::span<const token_id> prompt);
 
   /// The number of tokens that a prompt of this length and its answer are expected to have.
@@ -82,7 +83,7 @@ class prompt_run {
   generation_options options();
 
   /// Answers the prompt by calling `generate` with the options. `known`: tokens of the prompt that were read before. If `show`, writes the
-  /// answer to stdout as it is generated. After Ctrl-C the answer is empty.
+  /// answer to stdout as it is generated. If Ctrl-C came before the call, the answer is empty. A later Ctrl-C cuts it short.
   outcome answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
                  const std::function<generation(const generation_options&)>& generate);
 

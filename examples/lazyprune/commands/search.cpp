@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A random half of each task's samples is searched on. The result is scored on the other half, which did not influence it.
+// The search uses a random half of each task's samples. The result is scored on the other half, which did not influence it.
 #include "commands/search.hpp"
 
 #include <algorithm>
@@ -94,7 +94,7 @@ class searching {
       return score;
     });
     const searched_stages& best = result.trail[result.best];
-    share_up_to(std::exchange(shared_, 0));  // the held-out samples come next: drop the shared prefixes, and share theirs
+    share_up_to(std::exchange(shared_, 0));  // drop the prefixes of the searched samples; the held-out samples share theirs
 
     const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
@@ -129,7 +129,7 @@ class searching {
     run_.share_with_those_to_come(setting_of(flag_of({{layers, any_share}})));
   }
 
-  /// True if an earlier run answered all samples under these stages.
+  /// True if the log has the answers to all samples of the search's half under these stages.
   bool answered(const stages& when) const {
     const std::string name = flag_of(when);
     return std::ranges::all_of(searched_, [&](const auto& task) {

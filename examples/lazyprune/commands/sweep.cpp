@@ -110,7 +110,8 @@ class sweeping {
     }
   }
 
-  /// Adds candidates with one stage, after each layer that allows one, or after a few layers spread evenly.
+  /// Adds candidates with one stage, after each layer but the last, or after eight layers spread evenly if there are more. Layers without
+  /// attention scores are skipped.
   void add_single_stages() {
     constexpr layer_id most = 8;
     const layer_id layers = run_.layers(), n = std::min(layers - 1, most);

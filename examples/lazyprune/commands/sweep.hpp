@@ -24,7 +24,7 @@ struct sweep_flags {
   kept_tokens kept;
   std::size_t seeds = 5;        // runs of each method that draws at random
   std::size_t timed = 0;        // samples of each file whose times are measured; 0: all
-  std::size_t sensitivity = 0;  // samples of each file on which single stages are tried after each layer; 0: none
+  std::size_t sensitivity = 0;  // samples of each file that are also answered with single stages; 0: none
   double minutes = 0;           // after this time no sample is begun, except the first; 0: no limit
   std::string directory;        // the folder for the results
   bool resume = false;

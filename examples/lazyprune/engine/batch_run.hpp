@@ -51,8 +51,8 @@ class batch_watch final : public step_observer {
   std::size_t kv_rows_ = 0;
 };
 
-/// Calls `wait` before each section of a step begins, and when it ends. Put it before the step_timer in a list of observers, so that the
-/// timer sees finished work. An empty `wait` does nothing.
+/// Calls `wait` when a section of a step begins and when it ends. Put this observer before the step_timer in a list of observers, so that
+/// the timer sees finished work. An empty `wait` does nothing.
 class waiting_observer final : public step_observer {
  public:
   explicit waiting_observer(const std::function<void()>& wait) : wait_(wait) {}

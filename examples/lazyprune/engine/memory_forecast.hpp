@@ -23,8 +23,8 @@ struct memory_forecast {
 /// numbers are so large that the bytes do not fit into std::size_t.
 memory_forecast forecast_memory(const opened_model& model, const backend_flags& flags, std::size_t prompt, std::size_t length);
 
-/// Throws `error` (no_memory) if the forecast exceeds the free memory of this process, or the memory of the GPU. Does nothing if the free
-/// memory is not known.
+/// Throws `error` (no_memory) if the forecast exceeds the free memory of this process or, on cuda, the whole memory of the GPU. Does
+/// nothing if the free memory is not known.
 void check_memory(const memory_forecast& forecast, const backend_flags& flags);
 
 }  // namespace program

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Loads the weights of a model into a backend. The file formats are compiled apart from the transformer, so a change of a format does not
-// recompile it.
+// Loads the weights of a model into a backend. The file formats are compiled apart from the transformer, so after a change of a format
+// the transformer is not compiled again.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>

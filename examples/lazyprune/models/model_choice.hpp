@@ -66,8 +66,8 @@ class opened_model {
   /// Looks for stages in the file of --pruning-file, then in the folder's lazyprune.json, then in the program's own table. Returns nullopt
   /// if there are none. Throws `error` if the file of --pruning-file cannot be used.
   std::optional<recommended_stages> stages() const;
-  /// The same stages if there are any. Otherwise the stages of the paper's Llama 2 at the same shares of this model's layers; nobody has
-  /// tried these stages on this model.
+  /// The same stages if there are any. Otherwise stages at the depths at which the paper prunes Llama 2, as shares of this model's layers;
+  /// nobody has tried these stages on this model.
   std::string stages_to_compare() const;
 
   /// All tensors of the files, by name.

@@ -101,7 +101,7 @@ std::vector<method_note> method_notes();
 
 /// Reads NAME[@LAYER[+LAYER...]] for a model of `layers` layers. If the text names no layers, a method that takes several layers
 /// uses those of the stages `recommended`. A method that takes one layer uses the first of these. Throws `error` if there is no such
-/// method, if it takes no or fewer layers, or if the model has no such layer.
+/// method, if the text names more layers than the method takes, or if the model has no such layer.
 pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Reads NAME[@LAYER[+LAYER...]]=FLAGS, a variant of lazyllm. The layers are read as by `read_method`. Throws `error` if the name is

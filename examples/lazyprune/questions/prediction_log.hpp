@@ -64,7 +64,8 @@ class prediction_log {
 
 /// Answers every ask that has no prediction in the log. `predict` gets groups of asks that may be answered together; `jobs` groups are
 /// answered at once. Loads the model if a prediction is missing. Draws a progress bar labelled `what`. `until` is a time limit; null: no
-/// limit. After it, only the current question is finished, under all its settings. A limit needs `jobs` == 1.
+/// limit. When it is over, only the current question is finished, under all its settings. The first question is always answered. A limit
+/// needs `jobs` == 1.
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
             const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, const time_limit* until = nullptr);
 

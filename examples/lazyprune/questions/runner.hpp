@@ -55,17 +55,19 @@ class runner {
   std::string how_asked(const ask& asked) const;
 
   /// Loads the weights, starts the threads and warms up, before anything is timed. Later calls do nothing. `jobs`: the number of questions
-  /// that are then answered at once. Each job gets its share of the threads, at least one. With several jobs no times are reported, as a
-  /// question does not have the machine to itself.
+  /// that are then answered at once. Each job gets its share of the threads, at least one. With several jobs no times are reported,
+  /// because a question does not have the machine to itself.
   void load(std::size_t jobs = 1);
 
   /// Announces that each question will be asked under all these settings before the next question is asked. Asks that are not timed then
-  /// share a prefix. The prefix is the prompt without its end, read through some of the layers before pruning; their number is chosen to
-  /// save the most. The answers are the same. Returns the number of layers of the prefix; 0: nothing is shared.
+  /// share a prefix. The prefix is the prompt without its last 16 tokens, read through the first layers. The number of these layers is
+  /// chosen so that the most rows are saved. A setting that prunes earlier does not share. The answers are the same. Returns the
+  /// number of these layers; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
-  /// Announces that several settings come one after the other, each for all questions. No setting prunes earlier than this one does. Asks
-  /// that are not timed then share prefixes, read through the layers before this setting's first pruning. Each prefix is kept until another
-  /// call of `share` or of this function. Prefixes beyond `bytes` in all are not kept: those prompts are read again each time.
+  /// Announces that several settings come one after the other, each for all questions. Asks that are not timed then share
+  /// prefixes, read through the layers before the first pruning of `setting`. A setting that prunes earlier does not share. Each prefix is
+  /// kept until another call of `share` or of this function. Prefixes beyond `bytes` in all are not kept: those prompts are read again each
+  /// time.
   void share_with_those_to_come(const eval_setting& setting, std::size_t bytes = std::size_t{2} << 30);
 
   /// Answers a question under a setting. Several threads may call it if nothing is shared.
@@ -132,7 +134,7 @@ class runner {
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;
 
-  // The policy under which shared prefixes are read, and the prefixes by question: only the last one, or all that were read.
+  // The policy under which shared prefixes are read, and the prefixes by question: only the last one, or all that fit into `room_`.
   std::optional<policy_spec> sharing_;
   layer_id shared_layers_ = 0;
   bool keeps_beginnings_ = false;

@@ -20,10 +20,10 @@ struct bench_row {
   std::string test;       // "pp512", "tg64", "tg64 @ d512"
   bool prefill;
   std::string policy;               // "dense", or the pruning flags
-  double rate, deviation, seconds;  // tokens/s over all sequences; their standard deviation, in tokens/s; the median time in seconds
-  std::optional<double> work;       // prefill: floating-point operations; decode: bytes that are read
+  double rate, deviation, seconds;  // tokens/s of the whole batch: mean and standard deviation; median seconds of the test
+  std::optional<double> work;       // of the whole test; prefill: floating-point operations; decode: bytes that are read
   std::optional<double> speedup, predicted, overhead, share_of_peak;
-  std::size_t peak_bytes;
+  std::size_t peak_bytes;  // with the weights
 };
 
 /// The peak rates of a machine.

@@ -21,7 +21,7 @@ struct fidelity_entry {
 };
 
 /// The table for JSON and CSV, with these keys in this order:
-/// - text, policy, method, budget (null: the policy comes from pruning flags), texts, steps, prompt_tokens
+/// - text, policy, method and budget (both null if the policy comes from pruning flags), texts, steps, prompt_tokens
 /// - agreement (0 to 1), kl (nats), dense_perplexity, perplexity; each also has KEY_ci95 [low, high]
 /// - equal_texts (0 to 1); parted_at: the first step, from 0, at which the greedy texts differ. With several texts it is the earliest of
 ///   these steps; null: the texts do not differ

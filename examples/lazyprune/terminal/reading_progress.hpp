@@ -47,7 +47,7 @@ class reading_share final : public step_observer {
   std::size_t prompt_;
   std::size_t done_ = 0, left_ = 0;         // rows, summed over layers
   std::size_t begun_ = 0, step_ = 0;        // tokens of all steps so far; tokens of this step
-  std::size_t rows_ = 0, ended_ = 0;        // rows of the last layer; layers of this step that are done
+  std::size_t rows_ = 0, ended_ = 0;        // rows of the current layer; layers of this step that are done
   std::size_t waiting_ = 0, waits_at_ = 0;  // tokens of earlier chunks whose rows wait, and the layer where they wait
   bool is_chunk_ = false;
 };
@@ -55,7 +55,7 @@ class reading_share final : public step_observer {
 /// Draws the bar during the prefill.
 class reading_progress final : public step_observer {
  public:
-  /// `tells`: print the estimated time to the first token on stderr, if it is long.
+  /// `tells`: print the estimated time to the first token on stderr, if it is 5 s or more.
   reading_progress(std::size_t prompt, bool tells) : prompt_(prompt), tells_(tells), share_(prompt) {}
 
   void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference backend with a planted fault, one of those that engines with LazyLLM have. A trace is replayed with each fault, to find the
-// fault that explains another engine's logits.
+// The reference backend with a planted fault: a mistake that is easily made when LazyLLM is built into an engine. A trace is replayed with
+// each fault, to find the fault that explains another engine's logits.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ enum class hidden_fault : std::uint8_t {
   none,
   next_position,    // RoPE takes the next position instead of a revived row's own
   last_position,    // RoPE takes the last position of the sequence for revived rows
-  index_in_active,  // RoPE takes a row's index among the active tokens
-  index_in_rows,    // RoPE takes a row's index among the rows of the step
+  index_in_active,  // RoPE takes a row's index among the active tokens of its layer
+  index_in_rows,    // RoPE takes a row's index among the rows of its layer
   reversed_slots,   // revived rows are read from the store in reverse order
   next_slot,        // each revived row gets the content of the next one
-  ascending_slots,  // revived rows are read in the order of their slots
+  ascending_slots,  // revived rows are read in ascending order of their slots
   reversed_spills,  // rows are written to the store in reverse order
   forgotten_keys,   // stored tokens are not attended to at layers that have their keys
 };

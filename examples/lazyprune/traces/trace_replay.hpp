@@ -177,7 +177,7 @@ inline std::pair<double, std::size_t> scores_apart(std::span<const float> a, std
   return {largest > 0 ? most / largest : most, at};
 }
 
-/// Returns the fault that reproduces the trace's logits for the most steps, counted from step `first` on. Returns hidden_fault::none if no
+/// Returns the fault that reproduces the trace's logits for the longest run of steps from `first` on. Returns hidden_fault::none if no
 /// fault reproduces the logits of step `first`.
 inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                              std::size_t first, double tolerance) {
@@ -227,8 +227,8 @@ struct trace_verdict {
 /// Checks a trace against the reference backend. It answers three questions. Does the selection follow from the trace's scores (or from the
 /// reference's scores, if the trace has none)? Are the trace's scores those of the reference? Do its logits follow from its plan? For each
 /// question, the verdict names the first place of a difference. With `forced` the reference keeps the tokens that the trace keeps, so each
-/// step is judged by itself. Otherwise the reference follows its own policy, and logits are compared until the plans differ. If logits
-/// differ, the trace is replayed once with each of `hidden_faults`. Logits count as equal if they differ by at most `tolerance`.
+/// step is judged by itself. Otherwise the reference follows the policy of `parts`, and logits are compared until the plans differ. If
+/// logits differ, the trace is replayed once with each of `hidden_faults`. Logits count as equal if they differ by at most `tolerance`.
 inline trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                                  bool forced, double tolerance = 1e-4) {
   const auto layers = static_cast<layer_id>(net.config.layers);

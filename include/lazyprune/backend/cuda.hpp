@@ -35,8 +35,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Activations are float and stay on the device, so a rows_view holds a device address. Weights are float or bf16. Sums are float. By
-/// default, activations are rounded to bf16 before a product with bf16 weights. With `execution::exact`, activations are not rounded. The
-/// backend then keeps bf16 weights as float, in twice the memory.
+/// default, activations are rounded to bf16 before a product with bf16 weights. In a layer with more than 16 rows, queries and attention
+/// weights are rounded to bf16 before a product with bf16 keys and values. With `execution::exact`, activations, queries and attention
+/// weights are not rounded. The backend then keeps bf16 weights as float, in twice the memory.
 ///
 /// An operation returns when its work is queued on the device. An operation that copies numbers to the host waits for the copy. Scratch
 /// memory grows to the largest operation seen and is then reused. The same input gives the same bits in every run, but a row may get other
@@ -306,8 +307,8 @@ class cuda_backend {
   device::read_back back_;
   mutable device::weight_upload upload_;
   device::scratch<float> gated_;  // (rows, 2 ffn)
-  device::scratch<float> moved_;  // (rows, columns): rows on their way within one buffer
-  device::scratch<float> read_;   // (slots, kv_heads * head_dim)
+  device::scratch<float> moved_;  // (rows, columns): copies of the rows that move within one buffer
+  device::scratch<float> read_;   // (slots, kv_heads * head_dim): keys or values for the host
   std::vector<const void*> blocks_;
   std::vector<device::row_move> moves_, leaving_;
   std::vector<std::uint32_t> source_of_;  // for copy_rows: the source row of each destination row, or `none`

@@ -8,8 +8,8 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
-// Attention masks keys with scores of -infinity, and the backends promise the bits of every operation. The flags below would break the mask
-// and the promise. Files that use only policies and sessions may be compiled with these flags.
+// Attention gives a key that a row does not see the score -infinity, and the kernels fix the order of their additions. The flags below
+// would break both. Files that use only policies and sessions may be compiled with these flags.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "lazyprune's backends cannot be compiled with -ffast-math, -Ofast or -ffinite-math-only: leave the flag out for this file"
 #endif
@@ -34,10 +34,13 @@ constexpr std::string_view name_of(isa i) {
 }
 
 struct execution {
-  int threads = 0;                       // 0: as many as the process's processors and CPU quota allow; any number gives the same results
+  /// The number of host threads. Any number gives the same results. 0 means as many as the processors and the CPU quota of this process
+  /// allow. On `cpu`, 0 means OMP_NUM_THREADS if that is set.
+  int threads = 0;
   std::optional<isa> instructions = {};  // nullopt: the fastest on this processor
-  /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. Without a value, they have the
-  /// type of the weights that compute them (model::kv_types). So they are bf16 if all weights are bf16.
+  /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. Without a value, a layer's keys
+  /// and values are bf16 if the weights that compute them are bf16 (model::kv_types). Stored rows are bf16 if the keys and values of all
+  /// layers are bf16.
   std::optional<dtype> kv = {};
 
   /// If true, activations stay float in every product. On portable, avx2 and avx512 they always do. For `cuda`, see cuda.hpp. By default,

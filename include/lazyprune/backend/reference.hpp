@@ -12,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Weights are kept as T. If `as` is bf16, `pack` rounds them to bf16, so that the backends differ only in their arithmetic.
+/// Weights are kept as T. If `as` is bf16, packing rounds them to bf16, so that the backends differ only in their arithmetic.
 template <std::floating_point T = double>
 class reference : public host_backend<T> {
  public:
@@ -35,7 +35,7 @@ class reference : public host_backend<T> {
   };
 
   reference() = default;
-  explicit reference(const execution&) {}  // always one thread
+  explicit reference(const execution&) {}  // no setting has an effect: there is always one thread
 
   int threads() const { return 1; }
   std::size_t bytes() const { return 0; }  // there is no scratch memory

@@ -44,7 +44,7 @@ struct tensor {
   const std::byte* data;
   const row_reader* reader = nullptr;  // null: `data` holds plain numbers; otherwise only the reader can read it
   std::size_t first_row = 0;           // the reader's row that is row 0 of this tensor
-  std::shared_ptr<const void> held{};  // keep a copy while you read the data; its deleter can tell the source that nobody reads any more
+  std::shared_ptr<const void> held{};  // keep a copy while you read the data; its deleter can tell the source that nobody reads it now
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }

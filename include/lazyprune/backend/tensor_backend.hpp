@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The operations that a transformer needs from a backend. There are about twenty, on rows of activations. A backend object is one execution
-// context (threads or stream, and scratch memory). Each workspace has its own context. Weights are made once and are immutable. All
-// contexts share them.
+// The operations that a transformer needs from a backend, most of them on rows of activations. A backend object is one execution context
+// (threads or stream, and scratch memory). Each workspace has its own context. Weights are made once and are immutable. All contexts share
+// them.
 //
 //   type            meaning
 //   scalar          the type of activations as the host reads them: float or double
@@ -13,10 +13,10 @@
 //                   (copies of a kv_layer or a row_store share memory, block by block, until one of them writes)
 //   rope_table      cosines and sines by position
 //   block_rows      the number of rows that a layer works on at a time, at most; this bounds the scratch memory
-//                   (if there are more probed rows than that, a layer works on all of them at a time)
+//                   (if more rows than that are probed, a layer works on all probed rows at a time)
 //
 //   operation                                    meaning                                               shapes
-//   pack(parts, as)                              stacks the matrices along the outputs, stored as      (outputs_i, inputs) each
+//   pack(parts, as)                              stacks the matrices along the outputs, rounded to     (outputs_i, inputs) each
 //                                                dtype `as` (f32 or bf16)
 //   pack_gated(gate, up, as)                     joins two matrices to a weight for gated_multiply     (ffn, inputs) each
 //   load(parts)                                  joins the vectors                                     (1, n_i) each
@@ -29,7 +29,8 @@
 //   multiply(x, w, bias, out)                    x w^T + bias (null: no bias)                          out (rows, outputs)
 //   multiply_add(x, w, bias, out)                out += x w^T + bias                                   out (rows, outputs)
 //   add(x, out)                                  out += x                                              out like x
-//   gated_multiply(x, w, bias, gate, out)        gate(x gate^T + b) * (x up^T + b'); bias (2 ffn)      out (rows, ffn)
+//   gated_multiply(x, w, bias, gate, out)        act(x gate^T + b) * (x up^T + b'); bias (2 ffn);      out (rows, ffn)
+//                                                `gate` chooses act: silu or GELU
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)            x (rows, heads * head_dim)
 //   put(kv, slots, k, v)                         writes the rows (finite numbers) to the slots         k, v (rows, kv_heads * head_dim)
 //                                                (ascending); creates missing slots
@@ -110,7 +111,7 @@ struct attention_rows {
   std::span<const position> rows;        // (rows), ascending
   std::span<const position> active;      // (active), ascending
   std::span<const std::uint32_t> slots;  // (active)
-  /// How many rows of this sequence the layer computes, in this call and in its other calls. 0 means the rows of this call only. A backend
+  /// How many rows of this sequence the layer computes in all its calls of `attend` together. 0 means that this is the only call. A backend
   /// may choose by this number how it splits the keys. It must not choose by the number of rows that happen to share one call.
   std::size_t rows_of_layer = 0;
   attention_variant variant = {};
@@ -138,9 +139,9 @@ struct operation_sizes {
   std::size_t inputs;         // of a matrix
   std::size_t gated_outputs;  // of a gated matrix, both halves
   attention_shape shape;
-  std::size_t active;   // tokens
+  std::size_t active;   // active tokens
   std::size_t queries;  // probed rows
-  std::size_t read;     // slots whose keys or values are read
+  std::size_t read;     // slots whose keys or values are read at a time
 };
 
 namespace detail {

@@ -27,10 +27,10 @@
  *
  * A struct with an initializer here begins with its size, which the initializer sets. The library reads and writes only the members that
  * this size covers, so a program also works with newer libraries. Within one LAZYPRUNE_ABI these structs only grow, at their ends. The
- * structs that callbacks are shown (lazyprune_shown, lazyprune_layer) grow in the same way. A callback may read a later member of these
- * only if struct_size covers it. The other structs (lazyprune_status, lazyprune_source, lazyprune_spill, lazyprune_probe) never change.
- * Members named `reserved` fill gaps. A caller sets them to 0 in structs that it writes, and ignores them in structs that the library
- * writes.
+ * structs that callbacks are shown (lazyprune_shown, lazyprune_layer) grow in the same way. A callback may read a member that a
+ * later version has added only if struct_size covers it. The other structs (lazyprune_status, lazyprune_source, lazyprune_spill,
+ * lazyprune_probe) never change. Members named `reserved` fill gaps. A caller sets them to 0 in structs that it writes, and ignores them in
+ * structs that the library writes.
  *
  * Threads: after the last addition to a registry, several threads may use it. A session and its step belong to one thread at a time.
  * Different sessions are independent, but sessions that share a scratch must all belong to one thread. A clone shares its session's
@@ -140,8 +140,8 @@ typedef struct lazyprune_probe {
 enum { LAZYPRUNE_LAST = 0 };
 
 /* Evidence, in float. Query head h reads key head h * kv_heads / heads. Strides count floats, not bytes. Each count says how many numbers
-   its pointer points at. The library refuses an array that is too short for the other members. It does not check a count of 0. If a number
-   is not finite, the code is BAD_INPUT and the message names the token's position. */
+   its pointer points at. The library refuses an array that is too short for the other members. If a count is 0, it does not check the
+   length of that array. If a number is not finite, the code is BAD_INPUT and the message names the token's position. */
 typedef struct lazyprune_evidence {
   uint32_t struct_size;
   uint32_t kind; /* plan.wants */
@@ -158,10 +158,11 @@ typedef struct lazyprune_evidence {
   size_t values_stride;
   const uint32_t* ids;
   size_t ids_count; /* must be the number of known tokens; always checked */
-  /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes ATTENTION, WINDOW and VALUES itself.
-     It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots, kv_heads, head_dim), both
-     after RoPE. It computes the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. This costs one pass
-     over the active keys for each query. The session also allocates memory for the probabilities, and keeps this memory. */
+  /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes the probabilities of ATTENTION,
+     WINDOW and VALUES itself. It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots,
+     kv_heads, head_dim), both after RoPE. It computes the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the
+     query. This costs one pass over the active keys for each query. The session also allocates memory for the probabilities, and keeps this
+     memory. */
   const float* query;
   size_t query_count;
   size_t query_stride; /* between queries; 0: heads * head_dim */
@@ -201,7 +202,7 @@ typedef struct lazyprune_shown {
   size_t rows_count;
   const lazyprune_evidence* evidence; /* null if the scorer wants NOTHING */
   float* memory;                      /* (known), by position; null unless the scorer wants every layer; zero when the sequence starts */
-  size_t known;                       /* 0, except for IDS, NOTHING and scorers that want every layer */
+  size_t known;                       /* tokens of the sequence; 0 unless the scorer wants IDS, NOTHING or every layer */
   char* message;                      /* (message_room), "" on entry */
   size_t message_room;
 } lazyprune_shown;
@@ -249,8 +250,8 @@ typedef struct lazyprune_schedule {
   void* user;
   void (*destroy)(void* user); /* like the `destroy` of a scorer */
   /* The numbers of done layers after which the schedule prunes, ascending (after_count). `keep` is called only after these numbers of
-     layers. Null: the schedule may prune after any number from `first` on. If some layers of the model see only a window
-     (options.attention_after), a session refuses a schedule that could prune after other layers. */
+     layers. Null: the schedule may prune after any number from `first` on. If options.attention_after is set and the scorer
+     reads attention, a session refuses a schedule that could prune after a number of layers that is not listed there. */
   const uint32_t* after;
   size_t after_count;
 } lazyprune_schedule;
@@ -304,17 +305,18 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_create(const lazyprune_registry
                                                         const lazyprune_session_options* options, lazyprune_session** out);
 LAZYPRUNE_API void lazyprune_session_free(lazyprune_session* session); /* null is allowed */
 
-/* Writes the text of all flags that the policy has for this model: at most `room` bytes, the final 0 included. `length` is the length of
-   the whole text without the 0. */
+/* Writes the policy for this model as a text of all its flags, with their values: at most `room` bytes, the final 0 included. `length` is
+   the length of the whole text without the 0. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_text(const lazyprune_registry* registry, const char* policy,
                                                      const lazyprune_session_options* options, char* out, size_t room, size_t* length);
 
-/* Writes the contents of a registry, one line for each kind: presets, scorers, schedules, selectors and stores. Parts have their keys. */
+/* Writes the contents of a registry, one line for each kind: presets, scorers, schedules, selectors and stores. Each part
+   is listed with the keys that its text may have. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char* out, size_t room, size_t* length);
 
 /* Call the functions of this section between steps, unless their comments say otherwise. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out);
-/* Sets the number of tokens, as options.max_tokens does. */
+/* Reserves room for `max_tokens` tokens and makes this the limit, as options.max_tokens does. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens);
 /* Allowed at any time. Forgets all tokens and resets the statistics. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* session);
@@ -328,8 +330,8 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* sess
 
 /* Forgets the tokens from position `tokens` on, for example rejected drafts. What the forgotten steps did to the remaining tokens stays:
    such a token can be dropped, be lost, or have the keys and values of more layers. To ask a second question about one text, clone the
-   session before the first. If the scorer wants WINDOW after every layer, the last window - 1 of the remaining tokens have frontier 0 again,
-   unless a step with outputs has read them: a later step computes them anew. */
+   session before the first. If the scorer wants WINDOW after every layer, the last window - 1 of the remaining tokens get frontier 0 again,
+   and a later step computes them anew. Tokens that a step with outputs has read keep their frontier. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens);
 
 /* Adds `tokens` tokens at the end of the sequence. The engine must have their keys and values at all layers. Other tokens, and chunks, may
@@ -345,7 +347,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_chunk_layers(const lazyprune_se
 typedef struct lazyprune_session_state {
   uint32_t struct_size;
   uint32_t layers;
-  size_t known;         /* tokens */
+  size_t known;         /* tokens of the sequence, pruned ones included */
   size_t slots;         /* rows that the aux store must hold: the most slots that were in use at one time */
   size_t stored;        /* slots in use now */
   size_t waiting_slots; /* waiting rows that the engine must hold: the most slots that were in use at one time */
@@ -375,9 +377,9 @@ typedef struct lazyprune_statistics {
   uint32_t struct_size;
   uint32_t layers;
   uint64_t steps;
-  uint64_t rows;       /* rows computed; one row is one token in one layer */
-  uint64_t dense_rows; /* rows that the dense model computes in the same steps */
-  uint64_t revived;
+  uint64_t rows;                    /* rows computed; one row is one token in one layer */
+  uint64_t dense_rows;              /* rows that the dense model computes in the same steps */
+  uint64_t revived;                 /* rows whose input came from the aux store */
   const size_t* prefill_rows;       /* (layers), computed in the prefill steps; valid until the session is next used */
   const size_t* prefill_dense_rows; /* (layers) */
 } lazyprune_statistics;

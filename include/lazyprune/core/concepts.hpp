@@ -7,11 +7,12 @@
 //                                                every_layer<that view>. A scorer of window_view has a member `window`, the number of
 //                                                queries
 //   head_reducing_scorer                         A scorer of attention that also has the function over_heads
-//                       s.over_heads()           Returns head_reduction::mean or max, if the scorer reads only the mean or maximum over the
-//                                                heads. An engine then copies one row from its device instead of one row for each head
+//                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
+//                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
+//                                                instead of one row for each head
 //   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`
-//   adaptive_schedule   s.keep(context, scores)  Returns the same number, but decides by the scores (active). A schedule has
-//                                                only one of the two forms of keep, unless s.sees_scores() says which one to call
+//   adaptive_schedule   s.keep(context, scores)  Returns the same number, but decides by `scores`, one for each active token. A schedule
+//                                                has only one of the two forms of keep, unless s.sees_scores() says which one to call
 //   foretelling_schedule                         A schedule that also has the function first
 //                       s.first(phase, layers)   Returns the smallest number of done layers at which the schedule could prune in that
 //                                                phase. The number must be right for every length of the sequence. Returns
@@ -24,8 +25,8 @@
 //                                                is wrong, nothing is dropped and step::finish reports it
 //   aux_store           s.admit(rows, kept)      `rows` has the hidden states that are stored and those just dropped. Writes the indices of
 //                                                the rows that get a slot, ascending, into kept. Returns their number. The other rows are
-//                                                lost. If a store has a member `for_good` that is true, dropped tokens never come back,
-//                                                and nothing is stored
+//                                                lost. If a store has a member or a function `for_good` that is true, dropped tokens never
+//                                                come back, and nothing is stored
 //
 // Parts are values: a session copies them, and == compares them. They have no base class. To vary a part, wrap it in another struct. The
 // functions of a part must not throw. A session that never allocates needs parts that never allocate.
@@ -176,7 +177,8 @@ constexpr bool sees_scores(const Schedule& schedule) {
     return adaptive_schedule<Schedule>;
 }
 
-/// A schedule that says how early it could prune. Chunks of a prompt run at most this number of layers.
+/// A schedule that says how early it could prune. `session::chunk_layers` uses this number: chunks of a prompt stop before the first
+/// pruning.
 template <class S>
 concept foretelling_schedule = any_kind_of_schedule<S> && requires(const S s, phase step, layer_id layers) {
   { s.first(step, layers) } -> std::convertible_to<layer_id>;
@@ -226,7 +228,7 @@ concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& r
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
 };
 
-/// Stores that say, by a member or by a function, whether dropped tokens never come back.
+/// Stores with `for_good`, as a data member here and as a function below. If it is true, dropped tokens never come back.
 template <class S>
 concept store_saying_for_good = requires(const S s) {
   { s.for_good } -> std::convertible_to<bool>;
@@ -236,7 +238,7 @@ concept store_answering_for_good = requires(const S s) {
   { s.for_good() } -> std::convertible_to<bool>;
 };
 
-/// Whether every later plan leaves out a dropped token.
+/// Whether a token that is dropped is missing from every later plan.
 template <aux_store Store>
 constexpr bool drops_for_good(const Store& store) {
   if constexpr (store_answering_for_good<Store>)

@@ -30,7 +30,7 @@ constexpr std::string_view name_of(error_code code) {
   return names[static_cast<std::size_t>(code)];
 }
 
-/// `what()` reads "FILE: PLACE: expected EXPECTED, found FOUND"; empty fields are left out.
+/// `what()` reads "FILE: PLACE: expected EXPECTED, found FOUND". An empty FILE, PLACE or FOUND is left out.
 class error : public std::runtime_error {
  public:
   error(std::string_view file, std::string_view place, std::string_view expected, std::string_view found = {},
@@ -76,7 +76,7 @@ class error : public std::runtime_error {
 };
 
 /// Called with each error of the folders core/, policy/, session/ and registry/ before the error is thrown. In a build without exceptions
-/// the hook must not return: it may end the thread, or leave by longjmp. If it returns, the program ends. All threads share one hook.
+/// the program is aborted when the hook returns. A hook prevents this by ending the thread, or by longjmp. All threads share one hook.
 using error_hook = void (*)(const error&);
 
 namespace detail {

@@ -20,8 +20,8 @@ constexpr std::string_view name_of(evidence_kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// The alternatives are in the order of evidence_kind. `evidence{}` stands for no evidence. A token_view needs none, because the session
-/// knows the positions itself.
+/// The alternatives are in the order of evidence_kind. `evidence{}`, an empty token_view, stands for no evidence. The engine
+/// never has to show a token_view, because the session knows the positions itself.
 using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view, id_view>;
 
 /// The kind of evidence that the engine has to deliver for this view.
@@ -53,9 +53,9 @@ struct scorer_needs {
   evidence_kind kind;  // `none` if positions are enough
   bool every_layer;    // whether the scorer needs evidence after every layer but the last, and memory
   std::size_t window;  // number of queries of a window_view; 0 for other views
-  /// For attention and windows: the mean or maximum over the heads, if the scorer reads nothing else of them. An engine may then show one
-  /// head that holds this mean or maximum, and need not copy every head from its device. The scores are the same up to rounding. Without a
-  /// value the scorer reads each head.
+  /// For attention and windows: `mean` or `max` if the scorer reads only the mean or only the maximum over the heads. An engine may then
+  /// show one head that holds this mean or maximum, and need not copy every head from its device. The scores are the same up to rounding.
+  /// Without a value the scorer reads each head.
   std::optional<head_reduction> over_heads = std::nullopt;
 };
 

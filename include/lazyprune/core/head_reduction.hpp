@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reduces the attention of all heads to one row. Most scorers read only this row. Sums are taken in double, in the order of the heads, and
-// rounded once. An engine that reduces in this way on its device gets the same bits as a scorer that is shown every head.
+// rounded once. An engine that reduces in this way on its device gets the same bits as `reduce_heads`.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void mean_over_heads(const attention_view& attention, Use use) {
 
 }  // namespace detail
 
-/// out (active): each token's mean or maximum over the heads. There is at least one head.
+/// Writes each token's mean or maximum probability over the heads to `out` (active). There is at least one head.
 inline void reduce_heads(const attention_view& attention, head_reduction over, std::span<float> out) {
   if (over == head_reduction::mean)
     return detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });

@@ -8,7 +8,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The n-th output of the generator that starts at `seed`. Every bit depends on all bits of both arguments.
+/// Output number n, counted from 0, of the generator that starts at `seed`. Every bit depends on all bits of both arguments.
 constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t n) {
   std::uint64_t z = seed + (n + 1) * 0x9e37'79b9'7f4a'7c15u;
   z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9u;

@@ -35,9 +35,9 @@ struct spill {
 /// One layer of one step. The spans are valid until `step::leave` of this layer.
 struct layer_plan {
   layer_id layer;
-  std::span<const position> active;     // ascending: the tokens that take part. Each has keys and values here, or is a row
+  std::span<const position> active;     // ascending: the tokens that take part. Each has keys and values at this layer, or is a row
   std::span<const position> rows;       // ascending: the tokens to compute. Each sees the active tokens up to itself
-  std::span<const row_source> sources;  // (rows)
+  std::span<const row_source> sources;  // (rows), the place of each row's input
   std::size_t output_rows;              // the last `output_rows` rows need this layer's output; the others need only keys and values
 };
 

@@ -20,8 +20,8 @@ inline constexpr std::size_t everything = static_cast<std::size_t>(-1);
 
 /// The context in which a schedule decides how many tokens go on. New members are added only at the end.
 struct layer_context {
-  layer_id done;       // number of layers that are done, 1 to layers - 1. The answer decides which tokens enter layer `done`. It can be
-                       // 0, before the first layer, if the scorer needs only positions (token_view)
+  layer_id done;       // number of layers that are done, 1 to layers - 1. The answer says how many tokens enter layer `done`. `done`
+                       // can be 0, before the first layer, if the scorer needs only positions (token_view)
   layer_id layers;     // number of layers of the model
   std::size_t active;  // number of tokens that took part in the layer just done
   std::size_t known;   // number of tokens of the sequence so far, pruned ones included
@@ -29,19 +29,20 @@ struct layer_context {
 };
 
 /// The input of a selector. The session has already left out the tokens that cannot go on. Some tokens are required by the step, the query
-/// token among them. The session has set their scores to +inf. In the other scores it has replaced NaN by -inf, and +inf by the largest
-/// finite number. A score of +inf therefore always means "required". The scores are the session's scratch memory. A wrapper of a selector
-/// may set more of them to +inf.
+/// token among them. The session has set their scores to +inf. In the other scores the session has replaced NaN by -inf, and +inf by the
+/// largest finite number. A score of +inf therefore always means "required". The scores are the session's scratch memory. A wrapper of a
+/// selector may set more of them to +inf.
 struct candidates {
   std::span<float> scores;              // (candidates)
   std::span<const position> positions;  // (candidates), ascending; the last one is the query token
-  std::size_t keep;                     // number of tokens that the schedule wants to keep, 1..candidates
-  float required_mass = 0;              // sum of the scores that the required tokens had before they became +inf
+  std::size_t keep;                     // number of tokens to keep: the schedule's answer, at least the number of required tokens
+  float required_mass = 0;              // sum of the scores of the required tokens before these became +inf; counts the finite score of the
+                                        // query token, and the positive finite scores of the others
 };
 
 /// The input of an aux store: the hidden states that are stored now, and those of the tokens that were just dropped.
 struct stored_rows {
-  std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf if the row is read next and must stay
+  std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf if the row must stay for the next layer
   std::span<const position> positions;  // (rows), ascending
   bool embeddings = false;              // the rows were dropped before layer 0; keeping them takes no memory
 };

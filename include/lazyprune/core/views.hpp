@@ -24,7 +24,7 @@ struct attention_view {
 /// token.
 struct window_view {
   const float* data;    // (queries, heads, active), rows `stride` floats apart
-  std::size_t queries;  // min(the scorer's window, rows of this step); the last one is the query token's
+  std::size_t queries;  // step::window(): at most the scorer's window; the last one is the query token's
   std::size_t heads;
   std::size_t stride;
   std::span<const position> positions;  // (active), ascending
@@ -57,7 +57,7 @@ struct value_view {
   std::span<const float> head(std::size_t i, std::size_t h) const { return {values + i * stride + h * head_dim, head_dim}; }
 };
 
-/// The hidden states that this layer produced. Only the rows that this step computed have a hidden state.
+/// The hidden states that this layer produced. Only the rows that this step computed at this layer have one.
 struct hidden_view {
   const float* data;  // (rows, hidden), rows `stride` floats apart
   std::size_t hidden;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The chat formats of the paper's two models, as in LongBench's pred.py. A format has the text around a prompt, and the name to remove from
-// an answer.
+// The chat formats of the paper's two models, as in LongBench's pred.py. A format has the text around a prompt, and the name of the
+// assistant, which is removed from its answers.
 #pragma once
 
 #include <array>
@@ -42,8 +42,7 @@ inline std::string in_chat(const chat_format& format, const eval_task& task, std
   return std::string(format.before).append(prompt).append(format.after).append(answer_prefix);
 }
 
-/// Returns the answer without the white space around it, and without each `name_of_answer`. If this name is empty, returns the answer
-/// unchanged.
+/// Removes the white space around the answer, then every `name_of_answer` in it. If this name is empty, returns the answer unchanged.
 inline std::string out_of_chat(const chat_format& format, std::string_view answer) {
   std::string out(answer);
   if (format.name_of_answer.empty()) return out;

@@ -52,11 +52,12 @@ inline token_range context_of(std::span<const token_id> prompt, std::string_view
   return {begin, std::max(begin, end)};
 }
 
-/// Keeps a `share` of the prompt's tokens (rounded up), in their order. It keeps all tokens outside of `context`, and the last token, which
-/// is the query. Then it adds the context's tokens with the most self-information. If the tokens outside of `context` exceed the share, it
-/// adds no others. `information` (prompt): -log p(token | tokens before it), in nats. It is infinity for the first token, which is always
-/// kept. Selective Context scores with a small model and drops whole phrases. Here the model itself scores, and tokens are chosen one by
-/// one. Throws `error` if the prompt is empty, or if `information` does not have one number for each token.
+/// Keeps a `share` of the prompt's tokens (rounded up), in their order. It always keeps all tokens outside of `context`, and the last
+/// token, which is the query. Then it adds the context's tokens with the most self-information until it has the share. If the tokens that
+/// always stay exceed the share, it adds no others. `information` (prompt): -log p(token | tokens before it), in nats. It is infinity for
+/// the first token, which is therefore always kept. Selective Context scores with a small model and drops whole phrases. Here the model
+/// itself scores, and tokens are chosen one by one. Throws `error` if the prompt is empty, or if `information` does not have one number for
+/// each token.
 inline std::vector<token_id> compressed(std::span<const token_id> prompt, std::span<const double> information, token_range context,
                                         fraction share) {
   if (prompt.empty() || information.size() != prompt.size())

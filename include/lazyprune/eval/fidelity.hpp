@@ -47,7 +47,7 @@ struct text_fidelity {
   std::string text;  // the name of the text
   std::size_t prompt_tokens = 0;
   std::vector<step_fidelity> steps;      // one for each token read after the prompt
-  std::optional<std::size_t> parted_at;  // first step, counted from 0, at which the greedy texts differ; none: they are equal
+  std::optional<std::size_t> parted_at;  // first token, from 0, at which the texts that both models generate greedily differ; none: equal
   double rows = 0;                       // share of the dense model's prefill rows that the pruned model computes
   double ttft_s = 0;                     // time to first token
   double dense_ttft_s = 0;
@@ -63,7 +63,7 @@ inline std::optional<std::size_t> first_difference(std::span<const token_id> a, 
 
 /// Means over steps, of one text or several.
 struct fidelity_summary {
-  std::string text;
+  std::string text;  // its name; "all" for several texts
   std::string policy;
   std::size_t texts = 1;
   std::size_t steps = 0;
@@ -72,7 +72,7 @@ struct fidelity_summary {
   estimate kl{};                // nats per step
   estimate dense_perplexity{};  // exp(mean loss)
   estimate perplexity{};
-  double equal_texts = 0;                  // share of the texts whose greedy text equals the dense model's
+  double equal_texts = 0;                  // share of the texts after which both models generate the same text greedily
   std::optional<std::size_t> parted_at{};  // the earliest over all texts
   double rows = 0;                         // the mean
   double ttft_s = 0, dense_ttft_s = 0;     // the means

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The records of benchmarks, one JSON object per line. Samples have the form of LongBench, RULER or the pocket tasks. Predictions have
-// LongBench's form, {"pred", "answers", "all_classes", "length"}. We add "_id" and "run", the cost of the prediction. LongBench's own
-// eval.py ignores both keys.
+// LongBench's form, {"pred", "answers", "all_classes", "length"}. We add two keys: "_id", and "run" with the cost of the prediction.
+// LongBench's own eval.py ignores both.
 #pragma once
 
 #include <cstdint>
@@ -102,8 +102,8 @@ inline eval_prediction prediction_of(const json_value& object) {
 }  // namespace detail
 
 /// Reads all samples. A bad line is reported to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and skipped. Without `on_bad`,
-/// its error is thrown. `check` is called with each sample and its JSON record, which knows its file and line. If it throws `error`, the
-/// line is bad. Throws `error` of code io if reading fails.
+/// its error is thrown. `check` is called with each sample and its JSON record, which knows its file and line. If `check` throws `error`,
+/// the line is bad. Throws `error` of code io if reading fails.
 inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
                                              const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
   const auto read = [&](const json_value& record) {

@@ -22,7 +22,7 @@ struct searched_stages {
   double rows;   // share of the dense prefill's rows (rows_share)
   double score;  // 0 to 100
   double loss;   // points of score; see stage_score
-  bool holds;    // whether the loss is at most max_loss
+  bool holds;    // whether the loss is at most max_loss; always true for the dense model
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
 
@@ -35,7 +35,7 @@ struct stage_score {
 struct stage_search_result {
   std::vector<searched_stages> trail;  // in the order of evaluation; begins with the dense model
   std::size_t best = 0;                // index into `trail`: of the stages that hold, those with the fewest rows
-  bool complete = true;                // false if the limit of evaluations or `enough` ended the search
+  bool complete = true;                // false if the limit of evaluations or `enough` prevented an evaluation
   friend bool operator==(const stage_search_result&, const stage_search_result&) = default;
 };
 
@@ -45,10 +45,10 @@ struct stage_search_result {
 ///     layer can beat the best layer so far.
 ///  2. Exchange, if step 1 finds nothing: soften one stage (take the next larger share, move it one layer later, or remove it), and lower
 ///     as in step 1. Accept the result if it has fewer rows than the best stages.
-/// Steps 1 and 2 repeat until neither finds anything. A deep model is first searched by step 1 alone, with new stages after about 8 evenly
-/// spaced layers. Then new stages are tried after twice as many layers, and so on. Stages that prune harder than stages that failed are not
-/// evaluated, but assumed to fail, too. (Stages prune harder than others if no layer has more active tokens under them.) Nothing is
-/// evaluated twice. The result depends only on the scores and losses.
+/// Steps 1 and 2 repeat until neither finds anything. A model of more than 8 layers is first searched by step 1 alone, with new stages
+/// after 4 to 8 evenly spaced layers. Then new stages are tried after twice as many layers, and so on. Stages that prune harder than stages
+/// that did not hold are not evaluated, but assumed not to hold either. (Stages prune harder than others if no layer has more active tokens
+/// under them.) Nothing is evaluated twice. The result depends only on the scores and losses.
 ///
 /// It finds a local optimum: no change of one stage and no exchange improves it. If a score rises with more pruning, for example by chance
 /// with few samples, the search can miss better stages. Also, the best of many evaluations looks better than it is. So score the result on
@@ -61,7 +61,7 @@ struct stage_search {
   std::size_t most_evaluations = 100;                              // including the one of the dense model
   std::size_t most_stages = 0;                                     // 0: one for each layer
   std::optional<std::vector<layer_id>> after{};                    // numbers of completed layers after which a stage may stand; none: all
-  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true: it is skipped
+  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true: skip this one
 
   /// Searches stages for a model of `layers` layers. `evaluate(const stages&)` returns a `stage_score`, or a score from 0 to 100. The loss
   /// of such a score is the dense model's score minus this score. The first call has no stages: it scores the dense model. Throws `error`
@@ -70,7 +70,7 @@ struct stage_search {
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 
   /// Returns the least number of layers after which a later evaluation can still prune, given that the stages `failed` did not hold. If
-  /// `failed` is a single stage with the largest share, stages after its layer and after earlier layers are ruled out. Otherwise returns 0.
+  /// `failed` is a single stage with the largest share, no later evaluation prunes after its layer or an earlier one. Otherwise returns 0.
   layer_id first_after(const stages& failed, layer_id layers) const {
     if (failed.list().size() != 1 || failed.list().front().share != shares.front()) return 0;
     layer_id next = failed.list().front().after + 1;
@@ -205,7 +205,7 @@ class stage_searcher {
     return true;
   }
 
-  static constexpr layer_id coarse = 8;  // number of layers after which the first, coarse search tries stages
+  static constexpr layer_id coarse = 8;  // the first, coarse search tries stages after at most this many layers
   static constexpr double rounding = 1e-9;
 
   const stage_search& how_;

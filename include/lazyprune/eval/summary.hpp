@@ -28,7 +28,7 @@ struct eval_summary {
   // How many points of score the method is below the dense model, paired by sample (loss_of). Not set for the dense model itself, nor if
   // the dense model answered other questions.
   std::optional<estimate> lost{};
-  // The members below are set if every prediction has a cost. Times are means over the predictions that have times.
+  // The members below are set only if every prediction has a cost. Times are means over the predictions that have times.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> generated_tokens{};  // including EOS
   std::optional<estimate> ttft_s{};
@@ -40,7 +40,7 @@ struct eval_summary {
   std::optional<estimate> speedup_total{};   // mean dense time over mean pruned time of the whole generation
   std::optional<std::uint64_t> timed{};      // predictions that have times
   std::vector<double> per_layer{};           // share of the prompt tokens that each layer computed in the prefill
-  // (11, layers): share of the prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the generated tokens.
+  // (11, layers): share of the prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the decode steps.
   std::vector<std::vector<double>> usage{};
   std::optional<std::uint64_t> peak_bytes{};  // the maximum over predictions
   friend bool operator==(const eval_summary&, const eval_summary&) = default;
@@ -75,15 +75,15 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 
 }  // namespace detail
 
-/// Returns the points of score below the dense model. Entry i of both lists is the score of sample i, from 0 to 1. The interval is usually
-/// narrower than without pairs, because it leaves out that some samples are harder than others.
+/// Returns how many points of score `scores` is below `dense` in the mean. Entry i of both lists is the score of sample i, from 0 to 1. The
+/// interval is usually narrower than without pairs, because the differences do not show that some samples are harder than others.
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
   return estimate_of(lost, draws);
 }
 
-/// Summarizes predictions with their `scores`, from 0 to 1. Throws `error` if there are none.
+/// Summarizes predictions with their `scores`, from 0 to 1. Throws `error` if there are no scores.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                std::vector<double> scores, const bootstrap& draws = {}) {
   if (scores.empty()) throw error(task.name, "", "at least one prediction", "none");
@@ -137,7 +137,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   return summary;
 }
 
-/// Scores predictions, then summarizes them. Throws `error` if one cannot be scored.
+/// Scores predictions, then summarizes them. Throws `error` if there is no prediction, or if one cannot be scored.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                const bootstrap& draws = {}) {
   std::vector<double> scores;

@@ -21,7 +21,7 @@ struct eval_task {
   eval_metric metric;
   bool first_line = false;     // only the first non-empty line of a prediction counts
   bool chat = true;            // the prompt goes into the model's chat format
-  std::string_view stop = "";  // the answer ends where this text first occurs after any empty lines; empty: it ends at EOS
+  std::string_view stop = "";  // the answer ends where this text first occurs, empty lines at the start aside; empty: at EOS
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 

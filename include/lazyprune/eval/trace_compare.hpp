@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Compares two traces of one input. Do two engines compute the same tokens at the same layers? Where do they first differ, and can rounding
-// explain the difference? Once the kept sets differ, all later differences may follow from that. So only the first difference is reported
-// in full.
+// explain the difference? Once the kept sets differ, all later differences may follow from that. So only the first difference is
+// reported.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ struct trace_comparison {
   std::size_t agreed;                       // steps before the first difference
   double tolerance;                         // for the logits
   logits_distance logits;                   // over all steps
-  logits_distance logits_before;            // over the steps before the first difference in a field that logits depend on
+  logits_distance logits_before;            // over the steps before the first difference, and that step if only `next` differs
   std::optional<std::size_t> first_beyond;  // the first step whose logits differ by more than the tolerance
 
   /// Returns a summary for readers: a few lines, each with a line break at its end.

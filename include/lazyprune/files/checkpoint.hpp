@@ -55,7 +55,7 @@ enum class model_use : std::uint8_t { computed, described };
 class checkpoint {
  public:
   /// `path`: a GGUF file, the first of its shards, or a folder. If a folder has both safetensors and GGUF files, the safetensors are used.
-  /// Throws `error` if a file is missing, malformed, or asks for something unsupported.
+  /// Throws `error` if a file is missing or malformed. Throws `error` if the config is not supported, unless `use` is `described`.
   explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
       : path_(std::move(path)), use_(use) {
     std::error_code failure;
@@ -71,7 +71,7 @@ class checkpoint {
   const model_config& config() const { return config_; }
 
   /// Returns why the model cannot be computed, or nullopt if the config and the types of all tensors are supported. If the config is the
-  /// reason, config() is empty.
+  /// reason, config() has only default values.
   std::optional<error> unsupported_reason() const {
     if (config_fault_) return config_fault_;
     try {
@@ -94,18 +94,18 @@ class checkpoint {
     return std::nullopt;
   }
 
-  /// Notes for the user about keys of the config. Each begins with the file and the key that it is about. Empty if the config is not
-  /// supported.
+  /// Notes for the user about keys of the config. Each begins with the file and the key that it is about. Empty for a GGUF model, and if
+  /// the config is not supported.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
-  /// The stages that lazyprune.json recommends, in the syntax of stages::parse.
+  /// The stages that lazyprune.json recommends, in the syntax of stages::parse. It is nullopt if there is no such file.
   const std::optional<std::string>& stages() const { return stages_; }
 
   /// All tensors, by their name in the file. The views are valid while the checkpoint exists.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
-  /// Starts to read, in the background, the first 128 MiB of the first file that has weights. Does nothing if the file is not mapped.
-  /// `ahead` must not outlive this checkpoint.
+  /// Starts to read, in the background, the first 128 MiB of the file with the weights, or of the first shard. Does nothing if the file is
+  /// not mapped. `ahead` must not outlive this checkpoint.
   void prefetch(read_ahead& ahead) const {
     constexpr std::size_t beginning = std::size_t{128} << 20;
     if (!is_gguf() && files_.empty()) return;  // an index without tensors
@@ -163,8 +163,8 @@ class checkpoint {
   }
 
   /// Throws `error` if the files have a weight that is not in `names`, because the config then leaves out a part of the model. Ignores
-  /// three kinds of weights: RoPE frequencies (old checkpoints store them), the output head of a model with tied embeddings, and the image
-  /// model beside a text model.
+  /// three kinds of weights: RoPE frequencies (old checkpoints store them) and their divisors (GGUF), the output head of a model with tied
+  /// embeddings, and the image model beside a text model.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));
@@ -288,7 +288,7 @@ class checkpoint {
   std::vector<std::string> remarks_;
   std::string weights_name_;  // the file that lists the tensors
   std::map<std::string, safetensors_file, std::less<>> files_;
-  std::vector<gguf_file> shards_;  // of a GGUF model, whose files_ is empty
+  std::vector<gguf_file> shards_;  // of a GGUF model; files_ is then empty
   std::map<std::string_view, placed_tensor> tensors_;
 };
 

@@ -68,9 +68,9 @@ class checkpoint_weights {
 
   bool contains(std::string_view name) const { return files_.contains(name); }
 
-  /// Returns the tensor, which is valid while this object and the checkpoint exist. Throws `error` if it is missing or has another shape.
-  /// If `rows` is 1, the tensor may also be a vector. If the file is mapped, this call starts to read the tensor into memory. The tensor's
-  /// pages are released with the last matrix that uses them.
+  /// Returns the tensor, which is valid while this object and the checkpoint exist. Throws `error` if the tensor is missing, or has another
+  /// shape or an unsupported type. If `rows` is 1, the tensor may also be a vector. If the file is mapped, this call starts to read the
+  /// tensor into memory. The tensor's pages are released with the last matrix that uses them.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;

@@ -81,14 +81,15 @@ inline bool take_permissions(int descriptor, const struct stat& of) {
 }
 
 /// Syncs the folder of a file that was renamed, so that the new name survives a power failure. Returns false, with errno set, if the disk
-/// fails. A folder that cannot be opened or synced is not an error.
+/// fails (EIO). Other failures are ignored, since some folders cannot be opened or synced.
 inline bool sync_folder_of(const std::filesystem::path& file) {
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
   const file_descriptor folder(repeat_if_interrupted([&] { return ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   return folder.get() < 0 || ::fsync(folder.get()) == 0 || errno != EIO;
 }
 
-/// Fills `out`. `read(at, bytes)` is POSIX read: it may return fewer bytes than asked for, and 0 at the end of the file.
+/// Fills `out`. `read(at, bytes)` is POSIX read: it may return fewer bytes than asked for, and 0 at the end of the file. Throws `error` of
+/// code io if reading fails or the file ends before `out` is full.
 template <class Read>
 void read_fully(std::span<std::byte> out, const std::string& file, Read read) {
   constexpr std::size_t most = std::size_t{1} << 30;  // some systems refuse to read more at once

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The tensor types of GGUF files (github.com/ggml-org/ggml): blocks of a few numbers with common scales. They are dequantized to the same
 // bits as in gguf-py. An f16 scale has 11 significant bits, and the whole numbers that multiply it have at most 13 bits together. So every
-// product is exact in float, and only the sum after it is rounded. A compiler may therefore fuse the two without changing the result.
+// product is exact in float, and only the sum after it is rounded. A compiler may therefore fuse the product and the sum without changing
+// the result.
 #pragma once
 
 #include <array>

@@ -88,7 +88,7 @@ class gguf_value {
     need(is_string(), "a string");
     return text_at(entry_.bytes.data());
   }
-  /// Returns a whole number from any integer type.
+  /// Returns a number of any integer type. Throws `error` unless it is from `least` to `most`.
   std::uint64_t whole_number(std::uint64_t least = 0, std::uint64_t most = std::uint64_t{1} << 63) const {
     const auto value = whole(entry_.type, entry_.bytes.data());
     need(value && *value >= least && *value <= most, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));

@@ -76,8 +76,8 @@ class gguf_config_reader {
   }
 
  private:
-  /// Refuses the keys of the architecture that are not read, unless their value changes nothing. They belong to computations that this
-  /// library does not support.
+  /// Refuses the keys of the architecture that are not read, because they belong to computations that this library does not support. A key
+  /// is accepted if its value changes nothing.
   void refuse_other_keys() const {
     constexpr std::string_view read_here[] = {"vocab_size",
                                               "context_length",
@@ -223,7 +223,7 @@ class gguf_config_reader {
     rope.attention_factor = longrope_scale(rope.factor, rope.original_positions);
   }
 
-  /// Reads the vocabulary size, and the ids that begin and end a sequence.
+  /// Reads the vocabulary size, and the ids of the tokens that begin or end a sequence or end a turn.
   void read_tokens() {
     constexpr std::size_t most_tokens = std::size_t{1} << 24;
     const auto tokens = keys_.file().find("tokenizer.ggml.tokens");

@@ -166,7 +166,7 @@ class json_value {
     return {std::move(whole), root, place_};
   }
 
-  /// Throws `error` with this code if this object has any other key.
+  /// Throws `error` with this code if this object has a key that is not in `keys`.
   void allow_only(std::initializer_list<std::string_view> keys, error_code code = error_code::bad_input) const {
     for (const auto& [key, value] : members())
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
@@ -206,7 +206,7 @@ class json_value {
     need(value_->is_string(), "a string");
     return value_->get_ref<const std::string&>();
   }
-  /// Returns a whole number. The text must have no sign, point or exponent.
+  /// Returns a whole number from `least` to `most`. Its text must have no sign, point or exponent.
   std::uint64_t whole_number(std::uint64_t least = 0, std::uint64_t most = std::uint64_t{1} << 63) const {
     const bool fits = value_->is_number_unsigned() && value_->get<std::uint64_t>() >= least && value_->get<std::uint64_t>() <= most;
     need(fits, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads the lines of a file, a pipe or stdin, one at a time. It holds at most one line.
+// Reads the lines of a file, a pipe or stdin, one at a time. It holds at most one line and a buffer of 64 KiB.
 #pragma once
 
 #include <cstddef>

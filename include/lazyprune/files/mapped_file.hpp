@@ -42,7 +42,7 @@ struct file_bytes_deleter {
 class mapped_file {
  public:
   /// Throws `error` if the file is missing, cannot be opened, is not a plain file, or has more than `limit` bytes. Throws `error` of code
-  /// io if reading fails.
+  /// io if reading or mapping fails.
   explicit mapped_file(const std::filesystem::path& path, file_access how = file_access::map,
                        std::size_t limit = std::numeric_limits<std::size_t>::max())
       : name_(path.string()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A file that is either complete or absent. It is written under a temporary name, and renamed once all of it is on disk.
+// A file that has its name only when it is complete. Until then, it is written under a temporary name. It is renamed once all of it is on
+// disk.
 #pragma once
 
 #include <atomic>
@@ -21,8 +22,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The names of unfinished files of this process, for a signal handler. A name is in at most one slot. Whoever takes it out of the slot
-/// removes the file. If no slot is free, a signal leaves the file behind.
+/// The names of unfinished files of this process, for a signal handler. A name is in at most one slot. Only the thread or handler that
+/// takes the name out of its slot may remove the file. If no slot is free, a signal leaves the file behind.
 class unfinished_files {
  public:
   static std::atomic<const char*>* add(const char* path) {

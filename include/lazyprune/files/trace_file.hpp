@@ -2,7 +2,8 @@
 // Traces as JSON Lines, one object per step. Other engines write this format, too:
 //   {"step":0,"tokens":[1,5,9],"layers":[{"active":[0,1,2],"rows":[0,1,2],"revived":[]}, ...],"next":17}
 // Three keys are optional: "logits":[...], "margin":[0.01,null, ...] with one entry for each layer but the last, and in a layer
-// "scores":[0.1,0.7,0.2] with one entry for each active position. "scores" is null if no scores were recorded. Unknown keys are ignored.
+// "scores":[0.1,0.7,0.2] with one entry for each active position. "scores" may be null if no scores were recorded. Unknown keys are
+// ignored.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +48,8 @@ class trace_line : public strict_json {
  public:
   using strict_json::strict_json;
 
-  /// Returns the parsed step. Throws `error` if a key is missing or values contradict each other.
+  /// Returns the parsed step. `tokens_before`: the number of tokens in the steps before it. Throws `error` if a key is missing or values
+  /// contradict each other.
   step_trace take(std::size_t tokens_before) {
     require_all(line_keys, 4, seen_, "");
     if (step_.tokens.empty()) fail("tokens", "at least one token", "none");
@@ -254,7 +256,7 @@ class trace_line : public strict_json {
   step_trace step_{};
   place at_ = place::text;
   std::size_t member_ = 0;                 // last key, as index into line_keys or layer_keys
-  bool unknown_ = false;                   // the last key is in neither
+  bool unknown_ = false;                   // the last key is not in that list
   std::size_t skipped_ = 0;                // open objects and arrays inside an unknown key
   unsigned seen_ = 0, seen_in_layer_ = 0;  // bit k: key k has occurred
 };
@@ -300,7 +302,8 @@ inline std::string to_line(const step_trace& step) {
 }
 
 /// Reads all steps of a trace from a file or pipe. Throws `error` if the file is missing, a line is not a valid step, or the steps do not
-/// fit together. An example is "t.jsonl: line 3: layers[2].rows: expected ..., found ...". Throws `error` of code io if reading fails.
+/// fit together. An example of an error is "t.jsonl: line 3: layers[2].rows: expected ..., found ...". Throws `error` of code io if reading
+/// fails.
 inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
   const std::string file = path.string(), all = read_to_end(path);
   std::string_view rest = all;

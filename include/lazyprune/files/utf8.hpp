@@ -11,7 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns the number of bytes of a UTF-8 character with this first byte, or 1 if no character begins with this byte.
+/// Returns how many bytes a UTF-8 character has by the leading bits of its first byte. Returns 1 for a byte with other leading bits. Some
+/// bytes begin no well-formed character (0xC0, 0xF5) but give 2 or 4.
 constexpr std::size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte >= 0xf0 && byte < 0xf8 ? 4 : byte >= 0xe0 && byte < 0xf0 ? 3 : byte >= 0xc0 && byte < 0xe0 ? 2 : 1;
@@ -100,8 +101,9 @@ constexpr bool is_unicode_white_space(char32_t c) {
 /// Python's str.isspace(), for chat templates and the metrics of benchmarks: White_Space and the separators U+001C to U+001F.
 constexpr bool is_python_space(char32_t c) { return is_unicode_white_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-/// Returns the size in bytes of an incomplete character at the start of the text, or 0 if there is none. Its bytes begin a well-formed
-/// character but do not complete it. Unicode 15, section 3.9, calls these bytes a "maximal subpart" and replaces them by one U+FFFD.
+/// Returns the size in bytes of an incomplete character at the start of the text, or 0 if there is none. The text must not begin with a
+/// complete character of several bytes. The counted bytes begin a well-formed character but do not complete it. Unicode 15, section 3.9,
+/// calls these bytes a "maximal subpart" and replaces them by one U+FFFD.
 constexpr std::size_t utf8_beginning(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text[0]);

@@ -53,7 +53,7 @@ struct model_config {
   double rms_epsilon = 1e-5;
   rope_config rope;
   std::size_t rotary_dim = 0;                // numbers at the start of each head that RoPE rotates; 0: all
-  std::vector<std::size_t> windows{};        // (layers): size of the sliding window, including the row itself; 0 or empty: no window
+  std::vector<std::size_t> windows{};        // (layers): tokens in the sliding window, with the query token; 0 or empty: no window
   std::optional<rope_config> window_rope{};  // RoPE of the layers with a window; nullopt: they use `rope`
   bool tied = false;                         // the output head (lm_head) shares the embedding table
   bool qkv_bias = false;
@@ -61,7 +61,7 @@ struct model_config {
   bool mlp_bias = false;
   bool qk_norm = false;         // RMSNorm of each query and key head before RoPE (Qwen3)
   bool post_norms = false;      // RMSNorm of the outputs of attention and feed-forward (Gemma)
-  bool norms_less_one = false;  // the file stores the weights of all norms minus 1 (Gemma)
+  bool norms_less_one = false;  // the file stores the weight w of a norm as w - 1 (Gemma)
   bool fused = false;           // one tensor stores q, k and v, another stores gate and up (Phi 3)
   gate_activation activation = gate_activation::silu;
   double embedding_scale = 1.0;     // multiplies the rows of the embedding table

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. The speedup that follows from it is
-// compared with the measured speedup. Scoring, selecting and moving rows are left out. Their cost shows as the gap between the expected and
-// the measured speedup.
+// The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. The ratio of two such costs is
+// the expected speedup, which is compared with the measured speedup. The costs of scoring, selecting and moving rows are left out. They
+// show as the gap between the two speedups.
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
   std::size_t context = 0;    // longest sequence, in tokens; 0: the model's limit. The session's limit applies too
-  std::size_t expected = 0;   // for sequence::expect, which is given the larger of this and `context` (if 0: the prompt + max_new)
+  std::size_t expected = 0;   // least length to expect (sequence::expect); the prompt, max_new and `context` are expected anyway
   std::size_t chunk = 0;      // prompt tokens read at a time; the last chunk may have up to two more; 0: the whole prompt
   std::size_t speculate = 0;  // most tokens that a decode step reads: the last token, then drafted ones; 0: no drafts
   sampling sampler{};
@@ -37,8 +37,8 @@ struct generation_options {
   std::vector<token_id> force{};                            // teacher forcing: these tokens replace the generated ones
   bool trace = false;                                       // record a step_trace for each step
   bool trace_logits = false;                                // record a step_trace with logits for each step
-  std::function<void(std::span<const float>)> on_logits{};  // called with the logits of each token, outside the measured time
-  std::function<void(const any_session&)> on_step{};        // called after each step, outside the measured time
+  std::function<void(std::span<const float>)> on_logits{};  // called with the logits for each token, outside the measured time
+  std::function<void(const any_session&)> on_step{};        // called after the prefill and each decode step, outside the measured time
   std::function<bool(token_id)> on_token{};                 // called with each token except a final EOS; false ends the sequence ("stop")
   step_observer* observer = nullptr;                        // sees each step; if it stops a step, the sequence ends ("stop")
 };
@@ -52,7 +52,7 @@ struct generation {
   std::size_t drafted = 0;   // drafted tokens
   std::size_t accepted = 0;  // drafted tokens that were right; each decode step yields one more token besides them
   statistics cost;           // statistics of the whole sequence, including earlier turns
-  double share_prompt = 0;   // share of the (prompt token, layer) pairs computed by the end (the paper's Table 2)
+  double share_prompt = 0;   // share of the (prompt token, layer) pairs that have keys and values at the end (the paper's Table 2)
   memory_use memory;
   step_seconds sections;  // times of the prefill's sections
   std::vector<step_trace> trace;

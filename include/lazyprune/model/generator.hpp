@@ -42,7 +42,8 @@ inline std::size_t most_tokens(std::size_t known, std::size_t prompt, std::size_
   return asked + std::min(forced > 0 ? forced : options.max_new, context - asked);
 }
 
-/// Throws if a step over several tokens could give another result than one step for each token.
+/// Throws if drafts are asked for together with a trace, or if a step over several tokens could give another result than one step for each
+/// token.
 inline void check_speculation(const any_session& session, const generation_options& options) {
   if (options.speculate == 0) return;
   if (!session.may_speculate())
@@ -95,7 +96,7 @@ class generating {
   generating(const generating&) = delete;
   generating& operator=(const generating&) = delete;
 
-  /// Must be called first, once. Throws if the prompt or the tokens of `force` cannot be read.
+  /// Must be called first, once. Throws if the prompt or the tokens of `force` cannot be read, or if drafts are not possible.
   void check(std::span<const token_id> prompt) {
     const model_config& config = work_.model().config;
     before_ = seq_.known();
@@ -122,7 +123,7 @@ class generating {
   /// The maximum number of tokens to generate.
   std::size_t wanted() const { return options_.force.empty() ? options_.max_new : options_.force.size(); }
 
-  /// Tells a sequence how long it may get. Must be called before its first token.
+  /// Tells a sequence its expected length. This has an effect only before its first token.
   void expect(sequence<Backend>& seq) const { seq.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_)); }
 
   /// Makes room for the prompt and the tokens to generate.
@@ -135,7 +136,7 @@ class generating {
     goes_on_ = wanted() > 0;
   }
 
-  /// The observers of the step that reads the prompt.
+  /// The observers of the steps that read the prompt.
   step_observers watching_prompt() { return {&memory_, &timer_, recorder(), options_.observer}; }
 
   /// The logits after the prompt, and the time to read it. The logits are empty if an observer stopped the prompt.
@@ -223,7 +224,7 @@ class generating {
  private:
   step_observer* recorder() { return options_.trace || options_.trace_logits ? &recorder_ : nullptr; }
 
-  /// Returns the logits after the prompt; empty if an observer stopped the step.
+  /// Returns the logits after the prompt; empty if an observer stopped the prompt.
   scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
     scalars logits;
     read_whole(seq_, [&] {
@@ -346,9 +347,9 @@ std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<gener
 
 }  // namespace detail
 
-/// Reads the prefix of a sequence, in chunks of `chunk` tokens, or in one chunk if `chunk` is 0. It computes everything that does not
-/// depend on the query to come. `generate` continues from there, in this sequence or in forks of it. Returns false if the observer stopped
-/// it; the sequence then forgets the new tokens. Throws as `forward` does.
+/// Reads the beginning of a prompt, in chunks of `chunk` tokens, or in one chunk if `chunk` is 0. It computes everything that does not
+/// depend on the query to come. `generate` reads the rest of the prompt, in this sequence or in forks of it. Returns false if the observer
+/// stopped a chunk. Throws as `forward` does. In both cases the sequence forgets all new tokens.
 template <tensor_backend Backend>
 [[nodiscard]] bool read_beginning(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens, std::size_t chunk = 0,
                                   step_observer* observer = nullptr) {
@@ -367,12 +368,13 @@ struct generation_request {
   std::reference_wrapper<const generation_options> options;
 };
 
-/// Continues several sequences. They must be different objects, and may differ in length, policy and options. `generate` reads the prompts
-/// one after another. Then each decode step is a batch, which reads the weights once for all sequences. Each sequence gets the tokens that
+/// Continues several sequences, which may differ in length, policy and options. `generate` reads the prompts one after another. Then each
+/// decode step is a batch, which reads the weights once for all sequences. Each sequence gets the tokens that
 /// it would get alone, if the backend gives a row the same bits in any batch. Four things differ from sequences that are generated alone.
 /// `decode_seconds` is the time of the sequence's batches. The scratch memory is that of all sequences. In a batch, an observer gets logits
 /// only if its `wants_logits` is true. An observer that stops a decode step ends all sequences of the batch.
-/// Throws `error` if a sequence is given twice; it checks this before it reads any prompt. Also throws as the other `generate` does.
+/// Throws `error` if a sequence is given twice. Also throws as the other `generate` does. All requests are checked before any prompt is
+/// read.
 template <tensor_backend Backend>
 std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<std::span<const generation_request<Backend>>> requests) {
   using generating = detail::generating<Backend>;
@@ -394,8 +396,9 @@ std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<
 /// is chosen but not read, so the prompt of the next turn must begin with it. With `speculate`, a step reads drafts (prompt_lookup) after
 /// the last token, and then takes the wrong ones back. The tokens and the sequence are the same as without drafts, if the backend gives a
 /// row the same bits in any step. But a scorer with a memory has seen only the last token of each step.
-/// Throws `error` if the prompt is empty, does not fit into the context or the session's limit, or has an id outside the vocabulary. Throws
-/// `error` if the logits are not finite. With `speculate`, throws `error` if the policy could prune in decode steps or a trace is wanted.
+/// Throws `error` if the prompt is empty, does not fit into the context or the session's limit, or has an id outside the vocabulary. The
+/// tokens of `force` must fit and be in the vocabulary, too. Throws `error` if the logits are not finite. With `speculate`, throws `error`
+/// if the policy could prune in decode steps, if its scorer gathers windows, or if a trace is wanted.
 template <tensor_backend Backend>
 generation generate(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> prompt, const generation_options& options) {
   const generation_request<Backend> request{seq, prompt, options};
@@ -405,9 +408,9 @@ generation generate(workspace<Backend>& work, sequence<Backend>& seq, std::span<
 /// Generates several continuations of one prompt, each with its own options. It reads and prunes the prompt once, in chunks as the first
 /// options say. The first continuation belongs to this sequence. The others belong to forks, which are discarded at the end. Each
 /// continuation is as if it were alone, and its observer is told the same about the prompt. There are two exceptions. With LongRoPE, the
-/// longest continuation chooses the RoPE frequencies for all. An observer that stops the prompt stops all continuations. Decode steps are
-/// batches, as above.
-/// Throws `error` if some options ask for no tokens; it checks this before it reads the prompt. Also throws as `generate` does.
+/// largest expected length decides the RoPE frequencies for all. An observer that stops the prompt stops all continuations. Decode steps
+/// are batches, as above. Throws `error` if some options ask for no tokens; it checks this before it reads the prompt. Also throws as
+/// `generate` does.
 template <tensor_backend Backend>
 std::vector<generation> generate_alternatives(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> prompt,
                                               std::type_identity_t<std::span<const generation_options>> options) {

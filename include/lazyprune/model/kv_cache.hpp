@@ -125,7 +125,7 @@ class kv_cache {
     typename Backend::kv_layer rows;
     std::vector<std::uint32_t> slots{};                   // (tokens): the slot of each token; `none`: it has no row
     std::vector<std::uint32_t> free{};                    // slots below rows.size() that no token has
-    enum { sorted, unsorted, unknown } free_is = sorted;  // whether `free` descends, has any order, or must be found again
+    enum { sorted, unsorted, unknown } free_is = sorted;  // `free` is in descending order (sorted), in any order, or must be found again
 
     void release(std::uint32_t slot) noexcept {
       if (free.size() == free.capacity()) free_is = unknown;

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns these layers. The last layer is never one of them. If only some layers have a sliding window, those with a window are left out,
-/// because pruning by their attention would drop every distant token.
+/// Returns the layers after which such pruning is possible. The last layer is never one of them. If only some layers have a sliding window,
+/// the layers with a window are left out, because pruning by their attention would drop every distant token.
 inline model_layers layers_of(const model_config& c) {
   const auto layers = static_cast<layer_id>(c.layers);
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w > 0; })) return layers;

@@ -82,7 +82,8 @@ inline void check_shape(const model_config& c) {
     throw error("model", "windows", std::to_string(c.layers) + ", one for each layer, or none", std::to_string(c.windows.size()));
 }
 
-/// Returns rows of a matrix, or numbers of a vector. A slice of a tensor without data has no data either.
+/// Returns `count` rows of a matrix, or `count` numbers of a vector, from index `first` on. A slice of a tensor without data has no data
+/// either.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
   if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first, t.held};
   const std::size_t unit = t.rows == 1 ? size_of(t.type) : t.row_bytes();
@@ -125,8 +126,8 @@ class model_loader {
 
   static std::string name_of(std::size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 
-  /// Returns the layers in the order of their places, if the source has the function `place`. Many files store layer 10 right after layer
-  /// 1. A source can read such a file from front to back only if the layers are asked for in this order.
+  /// Returns the layers in the order of their places in the file if the source has the function `place`, else in ascending order. Many
+  /// files store layer 10 right after layer 1. Such a file is read from front to back only if the layers are asked for in the file's order.
   std::vector<std::size_t> order() const {
     std::vector<std::size_t> layers(config_.layers);
     std::iota(layers.begin(), layers.end(), std::size_t{0});

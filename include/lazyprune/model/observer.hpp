@@ -23,9 +23,9 @@ inline namespace v0 {
 /// The sections of a step's time. The rest of the time goes to the linear layers, norms and RoPE.
 enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, spilling and reviving rows. In a batch with several observers, no gathering is reported: one gathering serves all
+  moving,  // gathering, spilling and reviving rows. Gathering serves a whole batch: it is reported only if the sequences share one observer
   attention,
-  logits,  // the product of the head with the rows whose logits are read
+  logits,  // the last norm, and the product of the head with the row whose logits are read
 };
 
 /// The state at the end of a layer, after its spilled rows are saved.
@@ -39,7 +39,8 @@ struct layer_end {
 };
 
 /// Base class of observers. An observer is told of one sequence's steps while they run, alone or in a batch. Functions that are not
-/// overridden do nothing. If an observer throws, its step is abandoned, and in a batch all steps are.
+/// overridden do nothing. If an observer throws before `step_ends`, its step is abandoned, and in a batch all steps are. If it throws in
+/// `step_ends`, the steps are already done.
 class step_observer {
  public:
   virtual ~step_observer() = default;
@@ -108,7 +109,7 @@ class step_observers final : public step_observer {
   std::vector<step_observer*> all_;
 };
 
-/// Seconds in each section of a step.
+/// Seconds in each section, of one step or summed over several.
 struct step_seconds {
   double policy = 0;
   double moving = 0;
@@ -136,9 +137,9 @@ class step_timer final : public step_observer {
 
 /// Memory besides the weights, in bytes. Each number is the largest of the whole generation.
 struct memory_use {
-  std::size_t kv = 0;
-  std::size_t store = 0;
-  std::size_t scratch = 0;   // the workspace, the sequence's share of the rotary tables, and waiting rows
+  std::size_t kv = 0;        // keys and values
+  std::size_t store = 0;     // stored rows (Aux Cache)
+  std::size_t scratch = 0;   // waiting rows, and workspace::bytes for the length of the sequence
   std::size_t together = 0;  // largest sum of kv and store at one moment; the store may shrink while kv grows
   std::size_t total() const { return together + scratch; }
 };

@@ -66,10 +66,10 @@ inline const model_config& shape_named(std::string_view name) {
   throw error("shape", "", one_of_names(known_shapes(), &known_shape::name), name);
 }
 
-/// A tensor_source of random weights. Each tensor is a slice of one pool of numbers, and the tensor's name decides where its slice begins.
-/// So all tensors together take about as much memory as the largest one. Numbers are uniform in [-0.035, 0.035). Their standard deviation
-/// is 0.02, as in freshly initialised models. The numbers of norms are all 1. The numbers are the same on every platform and for any number
-/// of threads.
+/// A tensor_source of random weights. Each tensor, except those of norms, is a slice of one pool of numbers. The tensor's name decides
+/// where its slice begins. So all tensors together take about as much memory as the largest one. Numbers are uniform in [-0.035, 0.035).
+/// Their standard deviation is 0.02, as in freshly initialised models. The weights of norms are all 1. The numbers are the same on every
+/// platform and for any number of threads.
 class random_source {
  public:
   /// `type`: f32 or bf16.

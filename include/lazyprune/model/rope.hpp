@@ -36,7 +36,8 @@ inline double llama3_frequency(const rope_config& rope, double frequency) {
 }
 
 /// YaRN (arXiv 2309.00071, section 3.2). Dimensions with more than beta_fast rotations over the original length keep their frequency.
-/// Dimensions with fewer than beta_slow rotations are divided by `factor`. Between these bounds, frequencies are interpolated.
+/// Frequencies of dimensions with fewer than beta_slow rotations are divided by `factor`. Between the two bounds, frequencies are
+/// interpolated.
 inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t head_dim) {
   const auto dimension_of = [&](double rotations) {
     return static_cast<double>(head_dim) * std::log(static_cast<double>(rope.original_positions) / (rotations * 2.0 * std::numbers::pi)) /

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The RoPE cosines and sines of a model by position, shared by all threads. Most sequences are much shorter than the model allows. So the
-// table is only as long as the longest sequence so far. A longer sequence makes a new table. The old table lives as long as a workspace
-// holds it.
+// table is at most twice as long as the longest sequence so far. A sequence that is longer than the table makes a new table. The old table
+// lives as long as a workspace holds it.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ class rotary_table {
       : frequencies_(frequencies_of(c, kind)), most_(c.max_positions), made_(std::make_unique<guarded>()) {}
 
   /// Returns a table for at least `positions` positions. The first table has exactly that many. Each later one is at least twice as long as
-  /// the one before. So a sequence that grows token by token makes few tables. Safe to call from any thread. If it throws, nothing has
-  /// changed.
+  /// the one before, or has all positions of the model. So a sequence that grows token by token makes few tables. Safe to call from any
+  /// thread. If it throws, nothing has changed.
   std::shared_ptr<const table> reach(Backend& backend, std::size_t positions) const {
     assert(positions > 0 && positions <= most_);
     const std::lock_guard lock(made_->mutex);

@@ -19,8 +19,8 @@ inline namespace v0 {
 struct sampling {
   double temperature = 0.0;  // 0: greedy
   std::size_t top_k = 40;    // keeps the tokens with the highest logits; 0: all
-  double top_p = 0.95;       // of these, keeps the fewest whose probabilities sum to at least this; 1: all
-  double min_p = 0.05;       // of these, keeps those with at least this share of the best token's probability; 0: all
+  double top_p = 0.95;       // of the tokens kept so far, keeps the likeliest until their share of the probability is at least this; 1: all
+  double min_p = 0.05;       // of the tokens kept so far, keeps those with at least this share of the best token's probability; 0: all
   // Divides the positive logits of recent tokens and multiplies their negative ones (arXiv 1909.05858, section 4.1). 1: off
   double repeat_penalty = 1.0;
   std::uint64_t seed = 0;
@@ -42,8 +42,8 @@ double log_sum_exp(std::span<const Scalar> logits) {
   return most + std::log(sum);
 }
 
-/// Draws depend only on the seed and the logits so far, on every platform. With a repeat penalty they also depend on the tokens given to
-/// `accept`.
+/// Chooses tokens. On every platform a draw depends only on the options, the logits and the number of earlier draws. With a repeat penalty
+/// it also depends on the tokens given to `accept`.
 class sampler {
  public:
   /// The repeat penalty looks at this many of the last tokens, as in llama.cpp (--repeat-last-n).
@@ -111,7 +111,7 @@ class sampler {
 
   sampling sampling_;
   std::uint64_t draws_ = 0;
-  std::vector<token_id> recent_;  // tokens of the sequence, at most repeat_window; empty without a penalty
+  std::vector<token_id> recent_;  // the last tokens of the sequence, at most repeat_window; empty without a penalty
   std::vector<token_id> order_;   // tokens by descending logit
   std::vector<double> weights_;   // (order_), each token's probability divided by that of the best token
 };

@@ -58,8 +58,8 @@ class sequence {
   const typename Backend::row_store& aux_cache() const { return stored_; }      // (slots, hidden): the Aux Cache
   const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): waiting rows (core/plan.hpp)
 
-  /// Sets the expected length of the whole sequence, in tokens. Call it before the first token, when LongRoPE chooses its frequencies.
-  /// Later calls change nothing. `reserve` and the first step also call it.
+  /// Raises the expected length of the whole sequence to `tokens` tokens, if it is lower. LongRoPE chooses its frequencies by this length.
+  /// Call it before the first token; later calls change nothing. `reserve` and the first step also call it.
   void expect(std::size_t tokens) {
     if (known() == 0) expected_ = std::max(expected_, tokens);
   }
@@ -72,7 +72,7 @@ class sequence {
     tokens_.reserve(std::min(tokens, session_.limit()));
   }
 
-  /// Makes room in the session for `tokens` tokens, which are its limit from then on.
+  /// Makes room in the session for `tokens` tokens. From then on this number is the session's limit.
   void reserve(std::size_t tokens) {
     expect(tokens);
     tokens_.reserve(tokens);
@@ -89,7 +89,7 @@ class sequence {
     backend.reserve_kept(waiting_, waiting);
   }
 
-  /// Forgets all but the first `tokens` tokens, at most known(). Keeps the memory of the keys and values for new tokens. See
+  /// Forgets all but the first `tokens` tokens; `tokens` is at most known(). Keeps the memory of the keys and values for new tokens. See
   /// step_machine::truncate.
   void truncate(std::size_t tokens) {
     session_.truncate(tokens);
@@ -99,7 +99,7 @@ class sequence {
     retain_rows();
   }
 
-  /// Forgets all tokens and the statistics. Keeps the memory of the keys and values for new tokens.
+  /// Forgets all tokens, the statistics and the memory of the scorer. Keeps the memory of the keys and values for new tokens.
   void clear() {
     const forgets_with_session afterwards{*this};
     session_.reset();
@@ -151,8 +151,8 @@ class sequence {
     }
   };
 
-  /// The number of tokens before those that the next step embeds. A session whose scorer gathers windows computes its last tokens again
-  /// after `truncate` and `take_over`, see step_machine::evidence_window.
+  /// The number of tokens up to the last one that is computed at layer 0 and not dropped for good. There may be tokens after it: if the
+  /// scorer gathers windows, the next step computes the last tokens again after `truncate` and `take_over` (step_machine::evidence_window).
   std::size_t computed() const noexcept {
     const frontier_table& table = session_.tokens();
     std::size_t n = table.known();

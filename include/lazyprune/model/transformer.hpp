@@ -136,7 +136,7 @@ class transformer {
     std::size_t first_before = 0;                // `first` of the layer before
     std::size_t skipped = 0;                     // rows at the front of the plan that move_to_front left out
     std::size_t queries = 0;                     // number of last rows whose probabilities the scorer reads
-    std::optional<head_reduction> over_heads{};  // how the backend reduces the heads, if the scorer reads nothing else
+    std::optional<head_reduction> over_heads{};  // how the backend reduces the heads, if the scorer reads only the reduced row
     std::size_t probabilities = 0;               // where the probabilities begin in work_.probabilities_
 
     std::size_t count() const { return plan.rows.size() - skipped; }
@@ -179,7 +179,7 @@ class transformer {
       if (s.observer) s.observer->step_begins(s.tokens, s.outputs);
   }
 
-  /// Abandons all steps, even if one of them throws.
+  /// Abandons all steps, even if abandoning one of them throws. Then throws the last such exception.
   void abandon() {
     std::exception_ptr thrown;
     for (const batch_item& p : items_) {
@@ -254,7 +254,7 @@ class transformer {
   /// Gathers the layer's input in work_.x_: embeddings, rows carried from the layer before, revived rows and waiting rows.
   void gather(layer_id l, std::size_t n) {
     step_observer* observer = running_.front()->observer;
-    // If there are several observers, none is told, because one gathering serves all sequences.
+    // One gathering serves all sequences. So the observer is told of it only if all sequences have the same one.
     if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == observer; })) observer = nullptr;
     during(observer, step_section::moving, [&] {
       work_.positions_.clear();
@@ -262,8 +262,8 @@ class transformer {
       const rows x = room(work_.x_, n);
       if (l == 0) return embed(x);
       if (std::ranges::all_of(running_, [](const batch_item* p) { return in_place(*p); })) return;
-      // Carried rows keep their order. The first call moves rows toward the front, from the front on. The second call moves back the rows
-      // that revived rows displace, from the back on. Neither call overwrites rows that the other moves.
+      // Carried rows keep their order. The first call moves rows toward the front, the frontmost row first. The second call moves rows
+      // toward the end, the last row first, to make room for revived rows. Neither call overwrites rows that the other moves.
       move_carried(x, false);
       move_carried(x, true);
       for (const batch_item* p : running_) {
@@ -367,8 +367,8 @@ class transformer {
     for_blocks(finished, most, [&](std::size_t first, std::size_t last) { compute_outputs(l, first, normed(l, first, last)); });
   }
 
-  /// Calls work(first, last) for blocks of at most `most` rows of the batch. If one block has fewer rows, it comes first, so that fewer
-  /// rows never need more scratch. The rows of a sequence whose probabilities the scorer reads are all in one block.
+  /// Calls work(first, last) for blocks of at most `most` rows of the batch. If one block has fewer rows, it comes first, so that a layer
+  /// with fewer rows never needs more scratch. If a scorer reads the probabilities of several rows, all these rows are in one block.
   template <class Work>
   void for_blocks(std::size_t n, std::size_t most, const Work& work) const {
     const auto cut = [&](std::size_t at) {
@@ -558,12 +558,12 @@ class transformer {
   std::vector<batch_item*> running_;  // the items in the current layer
 };
 
-/// Runs one step for each of several sequences. They may differ in length, policy and phase; every matrix product takes all their rows as
-/// one batch. Returns false if an observer stopped the steps. Otherwise `read_logits` can read the logits of the outputs afterwards.
-/// Throws `error` and changes nothing in these cases: a token id is outside the vocabulary; the tokens exceed the model's positions or the
-/// session's limit; a request has the wrong number of outputs; a sequence belongs to another model than the workspace, or is given twice.
-/// If anything throws later, or an observer stops a step, all steps are abandoned (step_machine::abandon). But if an observer throws in
-/// `step_ends`, the steps are already done.
+/// Runs one step for each of several sequences. They may differ in length, policy and phase; each matrix product takes the rows of all
+/// sequences together. Returns false if an observer stopped the steps. Otherwise `read_logits` can read the logits of the outputs
+/// afterwards. Throws `error` and changes nothing in these cases: a token id is outside the vocabulary; the tokens exceed the model's
+/// positions or the session's limit; a step has no tokens, or more outputs than tokens; a sequence belongs to another model than the
+/// workspace, or is given twice. If anything throws later, or an observer stops a step, all steps are abandoned (step_machine::abandon).
+/// But if an observer throws in `step_ends`, the steps are already done.
 template <tensor_backend Backend>
 [[nodiscard]] bool forward(workspace<Backend>& work, std::type_identity_t<std::span<const sequence_step<Backend>>> steps) {
   return transformer<Backend>(work).run(steps, false);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The weights of a model in a backend's memory, under their Hugging Face names. They are packed once and never changed.
+// The weights of a model in a backend's memory. They are packed once and never changed. They come from a source, which has the tensors
+// under their Hugging Face names.
 #pragma once
 
 #include <concepts>

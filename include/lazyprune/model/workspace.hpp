@@ -23,7 +23,7 @@ struct step_sizes {
   std::size_t tokens;           // tokens of the longest sequence
   std::size_t rows = 0;         // rows of a layer over all sequences of a batch, including revived and waiting rows; 0: as many as `tokens`
   std::size_t outputs = 1;      // rows whose logits are read at a time
-  std::size_t queries = 1;      // rows whose attention a scorer reads; more than one for a window_view
+  std::size_t queries = 1;      // rows of a sequence whose attention a scorer reads in a layer; more than one for a window_view
   bool keys_or_values = false;  // whether a scorer reads keys or values
 };
 
@@ -119,7 +119,7 @@ class workspace {
   std::vector<position> positions_;  // (rows of a layer)
   std::vector<scalar> hidden_rows_;
   std::vector<float> probabilities_;  // (queries, heads, active) of each sequence; one head if the backend reduces the heads
-  std::vector<float> values_;         // (active, kv_heads * head_dim), or (rows, hidden)
+  std::vector<float> values_;         // keys or values (active, kv_heads * head_dim), or hidden states (rows, hidden), for a scorer
 };
 
 }  // namespace v0

@@ -19,7 +19,8 @@
 //                                         of one of these
 //   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in the order of the enumerators
 //   visit("key", member, layer_range{})   a number of layers; its bounds depend on the model
-//   visit(required("key"), ...)           a text must give this parameter; the member's default in C++ prunes nothing
+//   visit(required("key"), ...)           a text must give this parameter; in C++ it has a default, with which a
+//                                         schedule prunes nothing
 //   visit(named_where_set("key"), ...)    a bool; the text names it only if it is true
 //   visit.just_one("a", one, "b", other)  two optional members; a text gives exactly one of them
 //
@@ -72,7 +73,7 @@ class positive {
   std::size_t value_;
 };
 
-/// The numbers of layers that a parameter can have. The upper bound depends on the model.
+/// The bounds of a parameter that is a number of layers. The upper bound depends on the model.
 struct layer_range {
   std::optional<layer_id> least{};  // without a value: 0 if the scorer needs only positions, else 1
   bool before_last = false;         // the upper bound is one layer lower than for other parameters

@@ -69,7 +69,7 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
   return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{.for_good = true}};
 }
 
-/// Modelled on FastV (arXiv 2403.06764). After `after` layers of the prompt a `share` of the tokens goes on, ranked by the last token's
+/// Modelled on FastV (arXiv 2403.06764). In the prefill, a `share` of the tokens goes on after `after` layers, ranked by the last token's
 /// attention. FastV's code ranks in the same way; its paper averages over all queries. Here any token may be dropped; FastV drops only
 /// image tokens.
 inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
@@ -93,15 +93,15 @@ inline auto tova(layer_id after, positive tokens = 512) {
 }
 
 /// Modelled on PyramidKV (arXiv 2406.02069). In the prefill the layers' budgets fall linearly, here from all tokens to a `share` of them.
-/// The attention of the last 8 queries, pooled over 7 tokens, scores the tokens. These 8 tokens always stay. PyramidKV computes the whole
-/// prompt, and cuts the cache of each layer and head separately. Here a layer computes only the tokens of its budget, and later layers can
-/// choose only among these. The first layers therefore need large budgets.
+/// The attention of the last 8 queries, pooled over 7 tokens, scores the tokens. The last 8 tokens always stay. PyramidKV computes the
+/// whole prompt, and cuts the cache of each layer and head separately. Here a layer computes only the tokens of its budget, and later
+/// layers can choose only among these. The first layers therefore need large budgets.
 inline auto pyramid_kv(fraction share = 0.1) {
   return policy{window_attention{.window = 8}, prompt_only{linear{.share = share}}, protect{top_k{}, 0, 8}, none{}};
 }
 
-/// Modelled on PromptDistill (arXiv 2503.23274) with one selection and truncated caches. After `after` layers of the prompt, `tokens`
-/// tokens go on, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well.
+/// Modelled on PromptDistill (arXiv 2503.23274) with one selection and truncated caches. In the prefill, `tokens` tokens go on
+/// after `after` layers, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well.
 /// PromptDistill's code takes scores from before the softmax and pools over 5 neighbours. Its code can also select several times, and is
 /// then given several numbers of tokens. Our `stages` take shares instead.
 inline auto prompt_distill(layer_id after, positive tokens = 1024) {
@@ -112,7 +112,7 @@ inline auto prompt_distill(layer_id after, positive tokens = 1024) {
 /// `what` describes the preset in a few words, or is empty.
 template <class Visitor>
 void visit_presets(Visitor visit) {
-  visit("lazyllm", "", [](layer_id layers) { return lazyllm(layers); });
+  visit("lazyllm", "prunes the prompt and every step, and pruned tokens can come back", [](layer_id layers) { return lazyllm(layers); });
   visit("lazyllm_blocks", "lazyllm in blocks of 32 tokens", [](layer_id layers) { return lazyllm_blocks(lazyllm_stages(layers)); });
   visit("static", "prunes only the prompt, and pruned tokens are lost",
         [](layer_id layers) { return static_pruning(lazyllm_stages(layers)); });
@@ -128,7 +128,7 @@ void visit_presets(Visitor visit) {
   visit("pyramid_kv", "static, keeps fewer tokens at each layer, down to a tenth", [](layer_id) { return pyramid_kv(); });
   visit("prompt_distill", "keeps 1,024 tokens of the prompt after two fifths of the layers",
         [](layer_id layers) { return prompt_distill(std::max(layers * 2 / 5, layer_id{1})); });
-  visit("dense", "", [](layer_id) { return dense(); });
+  visit("dense", "prunes nothing", [](layer_id) { return dense(); });
 }
 
 }  // namespace v0

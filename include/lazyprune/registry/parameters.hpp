@@ -25,7 +25,8 @@ struct parameter {
   std::vector<std::string_view> choices{};             // the names of its possible values; empty if the values have no names
   std::optional<layer_range> layers{};                 // set if the value is a number of layers; the model then limits it
   std::string_view instead_of{};                       // the key of another parameter, if a text must give exactly one of the two
-  std::function<std::optional<std::string>()> text{};  // the text of its value, or nullopt if an optional value is missing
+  std::function<std::optional<std::string>()> text{};  // its value as text; nullopt for a missing optional value, and for a false
+                                                       // bool that is named only where it is set
   std::function<bool(std::string_view)> set{};         // returns false and keeps the value if the text is not valid
 };
 

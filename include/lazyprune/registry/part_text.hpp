@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reads and writes a part of a policy as text, NAME[:key=value,...]. A text that is read may leave parameters out. A text that is written
-// has all of them.
+// has all of them, except missing optional values, and false bools that are named only where they are set.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,8 @@ struct pruning_layers {
   }
 };
 
-/// The text of a part, NAME[:key=value,...], split into its name and its values. Errors name the flag and give the whole text.
+/// The text of a part, NAME[:key=value,...], split into its name and its values. Errors name the flag. They also give the whole text,
+/// unless the name is unknown.
 class part_text {
  public:
   /// `part`: scorer, schedule, selector or store. Throws `error` if the text has another form, or gives a key twice.
@@ -118,7 +119,7 @@ class part_text {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-/// The text of the part called `name`, with every parameter that has a value: "window_attention:window=32,kernel=7,pool=max".
+/// The text of the part called `name`, with every parameter whose `text()` has a value: "window_attention:window=32,kernel=7,pool=max".
 inline std::string text_of(std::string_view name, std::span<const parameter> parameters) {
   std::string text(name);
   char before = ':';

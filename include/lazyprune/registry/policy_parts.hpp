@@ -37,7 +37,7 @@ struct policy_parts {
   position_spans keep;
   std::size_t least_tokens;
   pruned_steps when;
-  std::string text;  // all flags of the policy; the dense policy's name if it never prunes
+  std::string text;  // all flags of the policy; the dense policy if there are no stages and no schedule
 };
 
 namespace detail {
@@ -132,7 +132,7 @@ inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers
   return parts;
 }
 
-/// All flags of the policy; the dense policy's name if it never prunes. Throws the errors of `parts_of`.
+/// All flags of the policy; the dense policy if there are no stages and no schedule. Throws the errors of `parts_of`.
 inline std::string text(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   return parts_of(spec, layers, policies).text;
 }

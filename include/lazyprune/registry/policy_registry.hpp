@@ -66,7 +66,7 @@ class parts_of_a_kind {
          }});
   }
 
-  /// Adds a part that already exists. Its text has no keys.
+  /// Adds a part that already exists. Its text is its name, without keys.
   void add(std::string_view name, Any policy) {
     add({std::string(name), std::string(name), [policy = std::move(policy)](const part_text& text, const pruning_layers& where) {
            text.read_into({}, where);
@@ -126,7 +126,8 @@ class policy_registry {
   }
   void add(std::string_view name, any_schedule schedule) { schedules_.add(name, std::move(schedule)); }
 
-  /// Adds a preset. `make(layers)` returns a policy of described parts. Throws `error` if another preset has that name.
+  /// Adds a preset. `make(layers)` returns a policy of described parts. Throws `error` if the name has other characters
+  /// than lower-case letters, digits and underscores, or if another preset has that name.
   template <class Make>
   void add_preset(std::string_view name, std::string_view what, Make make) {
     detail::check_name(name);
@@ -152,7 +153,8 @@ class policy_registry {
     report_error(error(flag_of("policy"), "", one_of_names(presets_, &policy_preset::name), name));
   }
 
-  /// The names of the presets, and what the presets do: "lazyllm; static: prunes only the prompt, and pruned tokens are lost; dense".
+  /// The names of the presets, and what the presets do: "static: prunes only the prompt, and pruned tokens are lost; dense: prunes
+  /// nothing".
   std::string preset_help() const {
     std::string text;
     for (const policy_preset& p : presets_) {

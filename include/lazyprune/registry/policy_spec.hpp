@@ -80,15 +80,15 @@ inline std::string flags_text(policy_spec spec) {
   return text;
 }
 
-/// A short name: "dense" if the stages are empty, else the preset's name. Without a preset it is "custom" if a part or `decode` is given,
-/// else "lazyllm".
+/// A short name: "dense" if `stages` is given and empty, else the preset's name. Without a preset it is "custom" if a part or `decode` is
+/// given, else "lazyllm".
 inline std::string name_of(const policy_spec& spec) {
   if (spec.stages && spec.stages->empty()) return std::string(dense_policy);
   if (!spec.preset.empty()) return spec.preset;
   return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : std::string(default_policy);
 }
 
-/// The short name of the policy (`name_of`), and then the flags that are given. `parse_policy` reads this text.
+/// The short name of the policy (`name_of`), and then the flags that are given. "dense" has no flags. `parse_policy` reads this text.
 inline std::string short_text(policy_spec spec) {
   const std::string name = name_of(spec);
   if (name == dense_policy) return name;
@@ -120,7 +120,7 @@ inline policy_spec parse_policy(std::string_view text) {
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
-    const auto first = word;  // may be empty; it is the value if only spaces, or spaces and a flag, follow
+    const auto first = word;  // empty if two spaces follow the flag; it is the value if nothing else, or a flag, follows
     skip_spaces();
     if (word == words.end() || word->starts_with("--")) word = first;
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
@@ -132,7 +132,7 @@ inline policy_spec parse_policy(std::string_view text) {
 namespace detail {
 
 template <class Schedule>
-void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // the wrappers below may be in it, or around it
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // the wrappers below may be inside at_least, or around it
 inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
 template <described_part Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {

@@ -20,7 +20,7 @@ class any_session {
   template <class Scorer, class Schedule, class Selector, class Store>
   any_session(policy<Scorer, Schedule, Selector, Store> p, const session_options& options) : any_session(session(std::move(p), options)) {}
 
-  /// A step accepts every view. `leave` checks at run time whether it is the kind that the scorer needs.
+  /// A step accepts every view. `leave` checks at run time whether the view has the kind that the scorer needs.
   template <class View>
   static constexpr bool takes = true;
 
@@ -45,8 +45,8 @@ class any_session {
   layer_id layers() const noexcept { return machine_->layers(); }
   layer_id chunk_layers(phase phase) const noexcept { return machine_->chunk_layers(phase); }
   std::size_t evidence_window() const noexcept { return machine_->evidence_window(); }
-  /// Whether a decode step over several tokens changes the session as one step for each token does. Then no decode step prunes, and the
-  /// scorer does not gather windows, for which several tokens of one step are a prompt.
+  /// Whether a decode step may read several drafted tokens at once. It may if no decode step prunes and the scorer gathers no windows. A
+  /// scorer that gathers windows takes several tokens in one step for a prompt.
   bool may_speculate() const noexcept { return chunk_layers(phase::decode) == layers() && evidence_window() == 0; }
   std::size_t known() const noexcept { return machine_->known(); }
   const frontier_table& tokens() const noexcept { return machine_->tokens(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The state of every token of a sequence. A token's frontier is the number of layers that have its keys and values. A token may have a slot
-// of the aux store or of the waiting rows. The slot holds its hidden state, and is freed when the frontier moves on. A token is lost if its
-// hidden state is gone.
+// of the aux store or of the waiting rows. The slot holds the token's hidden state, and is freed when the frontier moves on. A token is
+// lost if its hidden state is gone.
 #pragma once
 
 #include <algorithm>

@@ -43,7 +43,7 @@ struct selection_request {
 
 /// The result of a selection.
 struct selection_outcome {
-  float margin = std::numeric_limits<float>::quiet_NaN();  // step::margin
+  float margin = std::numeric_limits<float>::quiet_NaN();  // see step::margin
   std::optional<index_fault> fault = std::nullopt;         // set if the selector's list was wrong; nothing was then dropped
 };
 

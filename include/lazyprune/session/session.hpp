@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The pruning session: LazyLLM's bookkeeping for one sequence (arXiv 2407.14057, section 3; the Aux Cache). The session plans; the engine
-// computes and owns all memory. Every token has a frontier: the number of layers that have its keys and values. Frontiers only grow, so no
-// token is computed twice at a layer. Each step starts from all known tokens, so a pruned token can come back.
+// computes and owns all memory. Every token has a frontier: the number of layers that have its keys and values. No step lowers a frontier,
+// so no step computes a token again at a layer that has its keys and values. Each step starts from all known tokens, so a pruned token can
+// come back.
 //
 //   lazyprune::session s{policy, {.layers = L, .max_tokens = n}};
 //   auto step = s.begin({.tokens = m, .phase = phase::prefill});
@@ -27,9 +28,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The session of one policy. It can be copied between steps. The copy goes on as the session would. In each layer a step looks at most
-/// once at each known token. If nothing is pruned or revived, it looks only at its new tokens. After `reserve` (or with max_tokens) nothing
-/// allocates. Calls between steps report errors at once. In a step, only `finish` reports errors.
+/// The session of one policy. It can be copied between steps. The copy goes on as the session would. In each layer a step looks at
+/// each known token a few times at most. If nothing is pruned or revived, it looks only at its new tokens. After `reserve` (or with
+/// max_tokens) nothing allocates. Calls between steps report errors at once. In a step, only `finish` reports errors.
 template <class Scorer, class Schedule, class Selector, class Store>
 class session final : public step_machine {
  public:
@@ -53,7 +54,8 @@ class session final : public step_machine {
   const policy_type& policy_in_use() const noexcept { return pristine_; }
 
   /// A chunk stops before the first pruning. If the evidence covers the rows of a step (window, hidden), the chunk stops one layer earlier.
-  /// The step with the query then computes all rows of that layer, so that the evidence is complete.
+  /// The step with the query then computes all rows of that layer, so that the evidence is complete. If the scorer needs hidden states at
+  /// every layer, a chunk runs no layer. For windows at every layer see `evidence_window`.
   layer_id chunk_layers(phase phase) const noexcept override {
     if constexpr (is_policy)
       return layers_of_chunk(phase);

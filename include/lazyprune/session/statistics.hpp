@@ -14,7 +14,7 @@ struct statistics {
   std::size_t dense_rows = 0;                   // rows that the dense model computes in the same steps
   std::size_t revived = 0;                      // rows that came back from the aux store
   std::vector<std::size_t> prefill_rows;        // (layers), computed in the prefill steps
-  std::vector<std::size_t> prefill_dense_rows;  // (layers)
+  std::vector<std::size_t> prefill_dense_rows;  // (layers), computed by the dense model in the same steps
   friend bool operator==(const statistics&, const statistics&) = default;
 };
 

@@ -11,7 +11,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// A handle of the step that a session (or any_session) has begun. It must not outlive the session. If the handle is destroyed before the
-/// step is finished, some hidden states are saved nowhere. The session then refuses the next step until `abandon` or `reset`.
+/// step is finished, some hidden states may be saved nowhere. The session then refuses the next step until `abandon` or `reset`.
 template <class Session>
 class step {
  public:
@@ -27,10 +27,11 @@ class step {
   /// The evidence that the entered layer has to yield; `none` if the session decides nothing after this layer.
   evidence_kind wants() const noexcept { return machine_->wanted(); }
   bool wants_scores() const noexcept { return wants() != evidence_kind::none; }
-  /// The number of queries that a window_view of the entered layer must have: min(the scorer's window, rows of this layer).
+  /// The number of queries that a window_view of the entered layer must have: min(the scorer's window, rows of this layer). If the scorer
+  /// gathers windows at every layer, it is the number of the step's evidence rows (`evidence_window`).
   std::size_t window() const noexcept { return machine_->window(); }
-  /// The mean or maximum over the heads, if the scorer reads nothing else of them. An attention_view or window_view may then have one head
-  /// that holds this mean or maximum. nullopt: the scorer reads each head.
+  /// `mean` or `max` if the scorer reads only the mean or only the maximum over the heads. An attention_view or window_view may then have
+  /// one head that holds this mean or maximum. nullopt: the scorer reads each head.
   std::optional<head_reduction> over_heads() const noexcept { return machine_->heads_read(); }
 
   /// Ends the layer. `shown` is the evidence that the layer wants, if it wants any. It is read only during the call. If the evidence is
@@ -44,17 +45,18 @@ class step {
     machine_->leave(view);
   }
 
-  /// The rows of the layer just left that must be saved before they are overwritten. Valid until the next enter.
+  /// The hidden states that must be saved before they are overwritten: rows of the layer just left, and waiting rows that move to the aux
+  /// store. Valid until the next `enter` or `finish`.
   std::span<const spill> spills() const noexcept { return machine_->spills(); }
 
   /// The margin of the selection after the layer just left: (least kept - best dropped) / |least kept|, in scores. Tokens that are kept
-  /// whatever their score do not count. The margin is defined for selection by score alone (top_k). It is NaN if nothing was chosen, or if
-  /// a kept token scored lower than a dropped one (blocks). If the scores also decide the number of tokens (top_p, adaptive), the margin
-  /// says nothing about that number.
+  /// whatever their score do not count. The margin is defined for selection by score alone (top_k). It is NaN if nothing was dropped, if
+  /// only such tokens were kept, or if a kept token scored lower than a dropped one (blocks). If the scores also decide the number of
+  /// tokens (top_p, adaptive), the margin says nothing about that number.
   float margin() const noexcept { return machine_->margin(); }
 
   /// Finds the pages that hold an active token of the entered layer. A page has `size` >= 1 positions. Writes as many page numbers as fit
-  /// to `out`, ascending. Returns the number of these pages, at most ceil(known / size). Returns 0 outside a layer.
+  /// to `out`, ascending. Returns the number of pages found, even if fewer fit: at most ceil(known / size), and 0 outside a layer.
   std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
 
   /// Ends the step after all its layers. Throws `error` for the first fault in the step. The code is wrong_order if wanted evidence did not

@@ -43,7 +43,7 @@ struct step_fault {
   std::variant<missed_evidence, wrong_evidence, wrong_indices, early_schedule> what;
 };
 
-/// The error to report: wrong_order if evidence is missing, else bad_input.
+/// The error to report: wrong_order if the wanted evidence did not come, else bad_input.
 inline error error_of(const step_fault& fault) {
   const auto session_error = [](const std::string& expected, const std::string& found, error_code code = error_code::bad_input) {
     return error("session", "finish", expected, found, code);

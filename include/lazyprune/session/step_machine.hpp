@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Checks the order of a session's calls and does the bookkeeping that does not depend on the policy. It finds the rows of each layer and
-// the places of their inputs. It undoes the effects of an abandoned step, cuts off the end of a sequence, and counts rows. A session adds
-// the policy (session/session.hpp).
+// the places of their inputs. It forgets the new tokens of an abandoned step, cuts off the end of a sequence, and counts rows. A session
+// adds the policy (session/session.hpp).
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ inline namespace v0 {
 struct step_request {
   std::size_t tokens;  // new tokens, at least 1, at the end of the sequence
   lazyprune::phase phase = lazyprune::phase::prefill;
-  /// The number of outputs. These are the last new tokens: none of them, some, or all. Outputs are required at every layer, and the last
-  /// layer computes them to the end. The last output is the query token. If all new tokens are outputs, none of them is pruned. A step
+  /// How many of the new tokens are outputs: the last ones. It may be none or all of them. Outputs are required at every layer, and the
+  /// last layer computes them to the end. The last output is the query token. If all new tokens are outputs, none of them is pruned. A step
   /// without outputs is a chunk, and has no query. It ends before the first layer that could prune. Its rows wait there for a step with a
   /// query.
   std::size_t outputs = 1;
@@ -94,7 +94,7 @@ class step_machine {
   /// limit.
   void make_room(std::size_t tokens) { grow(std::min(tokens, limit())); }
 
-  /// The largest number of tokens that the sequence can have: the reserved number, or the number of positions.
+  /// The largest number of tokens that the sequence can have: the reserved number, or 2^32 - 2 without a limit.
   std::size_t limit() const noexcept { return limit_ > 0 ? limit_ : frontier_table::no_slot - 1; }
 
   /// Forgets the sequence: its tokens, the statistics, and the memory of the scorer.
@@ -106,8 +106,9 @@ class step_machine {
   }
 
   /// Forgets all tokens from position `tokens` <= known on. Call it between steps. Effects of the forgotten steps on the remaining tokens
-  /// stay: grown frontiers, losses, scores, and the memory of the scorer. `truncate(0)` is `reset`, but keeps the statistics. Throws
-  /// `error` if `tokens` is greater than the number of known tokens.
+  /// stay: grown frontiers, losses, scores, and the memory of the scorer. If the scorer gathers windows, the last tokens that a chunk would
+  /// leave for a later step (`evidence_window`) go back to frontier 0. `truncate(0)` is `reset`, but keeps the statistics. Throws `error`
+  /// if `tokens` is greater than the number of known tokens.
   void truncate(std::size_t tokens) {
     require_between_steps("truncate");
     if (tokens > known())
@@ -227,7 +228,7 @@ class step_machine {
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
   virtual std::size_t gathered_queries() const noexcept = 0;  // evidence_window()
-  /// The mean or maximum over the heads, if the scorer reads nothing else of them; nullopt if it reads each head.
+  /// `mean` or `max` if the scorer reads only the mean or only the maximum over the heads; nullopt if it reads each head.
   virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
   virtual std::unique_ptr<step_machine> clone() const = 0;
@@ -259,8 +260,8 @@ class step_machine {
     if (table_.lost_count() > 0 && std::erase_if(active_, [&](position t) { return stuck(t); }) > 0) listed_ = 0;
   }
 
-  /// Lets at most `quota` tokens go on, chosen by the scores in the scratch (active). The store decides which of the others can come back.
-  /// If the selector or the store writes a wrong list, notes the fault. No token is lost because of the fault.
+  /// The selector chooses the tokens that go on, by the scores in the scratch (active) and the schedule's `quota`. The store decides which
+  /// of the others can come back. If the selector or the store writes a wrong list, notes the fault. No token is lost because of the fault.
   template <class Selector, class Store>
   void select_and_admit(const Selector& selector, const Store& store, std::size_t quota) noexcept {
     const std::size_t before = active_.size(), losses = losses_.size();
@@ -530,7 +531,7 @@ class step_machine {
   std::vector<position> active_;  // ascending
   std::size_t listed_ = 0;        // active_ has all of the first `listed_` tokens that are not dropped for good; 0: rebuild it
   std::size_t settled_ = 0;       // the first `settled_` tokens are settled
-  std::size_t queried_to_ = 0;    // the number of tokens known after the last step with outputs, or adopted since
+  std::size_t queried_to_ = 0;    // the number of tokens known after the last step with outputs, or after a later `adopt`
   bool queried_ = false;          // a step had outputs, so that the policy may have pruned
 
   // The step in progress.

@@ -165,7 +165,7 @@ class chat_request {
 /// The text of a chat, with the origin (template or user) of each stretch.
 class rendered_chat {
  public:
-  /// `template_words`: see the accessor.
+  /// `template_words`: all texts and strings in the template's source, one per line.
   rendered_chat(jinja::tagged_text text, std::shared_ptr<const std::string> template_words)
       : text_(std::move(text)), template_words_(std::move(template_words)) {}
 

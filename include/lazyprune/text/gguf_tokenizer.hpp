@@ -77,7 +77,7 @@ inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_
 }
 
 /// Replaces the spaces in user-defined pieces by U+2581. SentencePiece has U+2581 there, but converters to GGUF write spaces. A piece stays
-/// as it is if another piece already has the new text.
+/// as it is if a piece of another type already has the new text.
 inline void escape_spaces(std::vector<sentencepiece>& pieces) {
   static const text_pattern space{std::string(" ")};
   std::unordered_set<std::string> others;
@@ -131,7 +131,7 @@ inline void read_gguf_merges(const gguf_file& file, bpe& model) {
   }
 }
 
-/// Returns the tokens that come before and after a text.
+/// Returns the tokens that come before and after a text. `adds_bos`: whether BOS comes before it if the file does not say.
 inline post_processor gguf_tokens_around(const gguf_file& file, bool adds_bos, std::optional<token_id> bos, std::optional<token_id> eos) {
   post_processor around;
   const auto add = [&](std::string_view which, bool otherwise, std::optional<token_id> id, std::vector<token_id>& to) {

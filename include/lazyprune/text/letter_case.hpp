@@ -143,7 +143,8 @@ class character_set {
 inline constexpr character_set cased_characters(cased_steps);
 inline constexpr character_set ignorable_characters(ignorable_steps);
 
-/// Whether the sigma at `at` ends a word: a cased letter stands before it and none stands after it. Ignorable characters do not count.
+/// Whether the sigma at `at` ends a word: the character before it is cased, and the character after it is not. Ignorable characters are
+/// skipped on both sides.
 inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
   std::size_t before = at, after = at + 1;
   while (before > 0 && ignorable_characters.contains(text[before - 1])) --before;

@@ -26,7 +26,7 @@ struct model_chat {
   chat_template format;
   std::vector<std::pair<std::string, std::string>> own_texts;  // bos_token, eos_token and the like, with their values
 
-  /// Renders the chat. A variable of the request takes precedence over one of the model's own texts.
+  /// Renders the chat. A variable of the request takes precedence over the model's own text of the same name.
   rendered_chat render(
       chat_request request, const std::function<std::tm()>& now = [] { return jinja::template_time(nullptr); }) const {
     for (const auto& [name, text] : own_texts) request.set_own(name, text);
@@ -36,7 +36,8 @@ struct model_chat {
 
 namespace detail {
 
-/// Returns the names and texts of the special tokens in a tokenizer_config.json. Each text is a string, or the key `content` of an object.
+/// Returns the names and texts of the special tokens in a tokenizer_config.json. In the file, a text is a string, or the value of `content`
+/// in an object.
 inline std::vector<std::pair<std::string, std::string>> own_texts_of(const json_value& config) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})

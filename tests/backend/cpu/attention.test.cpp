@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests attention of the same rows in different batches, and of keys and values in bf16. tensor_backend.test.cpp compares float keys with
-// the definition.
+// Tests attention of the same rows in different batches, and of keys and values in bf16. tensor_backend.test.cpp tests keys and values in
+// float.
 #include <lazyprune/backend/cpu/attention.hpp>
 
 #include <doctest/doctest.h>

@@ -117,7 +117,7 @@ TEST_CASE("long rows and large matrices get the same bits with or without a read
       }
 }
 
-TEST_CASE("a matrix holds its tensors only while it is filled, and a copy has the same numbers") {
+TEST_CASE("a matrix holds its tensors only while it is filled, and a copy shares the memory of the matrix") {
   const auto numbers = normal_floats(100 * 33, 1);
   const stored part(numbers, 100, 33, dtype::f32);
   tensor t = part;

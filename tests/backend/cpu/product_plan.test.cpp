@@ -43,7 +43,7 @@ class marked_lines {
     if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::line_bytes) marks_[place(at)] = true;
   }
 
-  /// Returns the share of the lines from `at` on that are marked.
+  /// Returns which share of the lines of these `bytes` bytes is marked.
   double share(const std::byte* at, std::size_t bytes) const {
     std::size_t all = 0, found = 0;
     for (std::size_t i = place(at); i < place(at + bytes - 1) + 1; ++i, ++all) found += marks_[i];
@@ -70,7 +70,7 @@ void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, 
 
 }  // namespace
 
-TEST_CASE("blocks have every tile and input once, and prefetches stay inside the data") {
+TEST_CASE("blocks have every tile and input once, and nearly all prefetches stay inside the data") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(700, 2100, as);
     for (const isa path : every_isa)

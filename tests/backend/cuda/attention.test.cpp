@@ -35,8 +35,8 @@ std::vector<attention_grid_case> cases() {
           {{64, 8, 33}, 31, 18, run, {.window = 1}},
           {{8, 1, 24}, 300, 300, late_run, {.window = 256}},
           {{3, 3, 5}, 129, 128, scattered},
-          // In these cases, all rows of a warp see every key of some tiles. These tiles lie between the tiles at the two ends of the rows'
-          // ranges.
+          // In the cases below, all rows of a warp see every key of some tiles. These tiles lie between the tiles at the two ends of the
+          // rows' ranges.
           {{1, 1, 64}, 400, 130, run, {.window = 230}},
           {{2, 2, 96}, 330, 90, scattered, {.soft_cap = 20, .window = 700}, dtype::bf16, false, 40},
           {{2, 1, 40}, 300, 80, late_run, {.window = 200}},

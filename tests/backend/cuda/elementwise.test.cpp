@@ -189,7 +189,7 @@ TEST_CASE("every thread gets the block's sum and maximum") {
   }
 }
 
-TEST_CASE("a row gets as many threads as it needs") {
+TEST_CASE("a row gets as many threads as it needs, up to 256") {
   CHECK(device::threads_for(1) == 32);
   CHECK(device::threads_for(128) == 32);
   CHECK(device::threads_for(129) == 64);

@@ -14,6 +14,6 @@ TEST_CASE("classification agrees with LongBench's") {
 TEST_CASE("classification scores computed by hand") {
   CHECK(classification_score("Food or Law", "Food", {"Food", "Law", "Sport"}) == 0.5);
   CHECK(classification_score("Law", "Food", {"Food", "Law"}) == 0.0);
-  // LongBench removes "a" from [a, ab, abc]. Its iteration continues at the next place, which is now that of abc. So ab stays.
+  // LongBench removes "a" from [a, ab, abc]. Its loop continues at the next place, where abc now is. So ab stays.
   CHECK(classification_score("abc", "abc", {"a", "ab", "abc"}) == 0.5);
 }

@@ -51,7 +51,7 @@ TEST_CASE("gemma3: rotary positions in the keys of transformers 4 and 5") {
   CHECK(said_of(gemma, {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}}}}) == unsupported("c: rope_scaling"));
 }
 
-TEST_CASE("gemma3: a cap on attention is refused; a model of text and images has text_config") {
+TEST_CASE("gemma3: a cap on attention is refused; a model of text and images must have text_config") {
   CHECK(said_of(gemma, {{"attn_logit_softcapping", 50.0}}) == unsupported("c: attn_logit_softcapping", {"50.0"}));
   CHECK(said_of(gemma, {{"model_type", "gemma3"}, {"architectures", nullptr}}) == at("c", {"\"text_config\""}));
   CHECK(said_of(gemma, {{"architectures", {"Gemma3ForConditionalGeneration"}}}) ==

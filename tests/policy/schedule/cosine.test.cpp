@@ -22,8 +22,8 @@ TEST_CASE_TEMPLATE_INVOKE(schedule_contract, cosine_values);
 
 TEST_CASE("cosine falls slowly, then fast, then slowly, and reaches its share before the last layer") {
   const cosine when{.from = 1, .share = 0.2};
-  // With 8 layers the number falls 6 times. There (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067 and 0. Of the 1000 tokens, 0.8 times this
-  // number plus 0.2 go on.
+  // With 8 layers the number of tokens falls 6 times, after 2 to 7 layers. The values of (1 + cos) / 2 are then 0.933, 3/4, 1/2, 1/4, 0.067
+  // and 0. Each value c keeps the share 0.2 + 0.8 * c of the 1000 tokens.
   const std::size_t expected[] = {everything, everything, 947, 800, 600, 400, 254, 200};
   for (layer_id done = 0; done < 8; ++done) {
     CAPTURE(done);

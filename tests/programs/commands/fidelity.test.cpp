@@ -93,7 +93,7 @@ TEST_CASE("a policy that prunes nothing is the dense model, exactly") {
   }
 }
 
-TEST_CASE("the text's own tokens are compared: an answer that the model knows, and that a hard policy loses") {
+TEST_CASE("the text's own tokens are compared: a hard policy loses an answer that the dense model knows") {
   const answered_prompt prompt("profile");
   const json list = fidelity({"-f", "-", "--prefix", prompt.prompt_tokens, "--stages", "1:0.05"}, prompt.text);
   CHECK(list[0]["text"] == "stdin");
@@ -171,7 +171,7 @@ TEST_CASE("methods at budgets are each compared on every text") {
   CHECK(lines_of(table.out).size() == 2 + 5);
 }
 
-TEST_CASE("places of a text are texts of their own, each with its BOS") {
+TEST_CASE("--places: each passage is compared like a text of its own, and begins with BOS") {
   const temporary_folder files;
   write_file(files / "a", answered_prompt("profile").text);
   const std::vector<std::string> flags{"--prefix", "60", "-n", "10", "--stages", "2:0.3"};

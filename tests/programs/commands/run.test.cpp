@@ -365,7 +365,7 @@ TEST_CASE("a stdin that cannot be read is reported as a wrong argument") {
   CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) == complaint_at("stdin", {"Bad file descriptor"}));
 }
 
-TEST_CASE("what is written to a closed stdout or stderr never lands in the trace") {
+TEST_CASE("what is written to a closed stdout or stderr is never in the trace") {
   const temporary_folder files;
   const std::string run = "\"$LAZYPRUNE\" run --ids 1,5,9 -n 2 -t 1 --ignore-eos --trace '" + (files / "trace.jsonl") + "' ";
   const program_result quiet = shell(run + "2>&-");

@@ -57,8 +57,9 @@ json answer_alone(const std::string& question, std::vector<std::string> more) {
   return json::parse(result.out);
 }
 
-/// Checks that the rows of the answer and of the shared prefix together are the rows of a run on the whole prompt.
-/// `uncomputed`: the number of tokens at the end of the shared prefix that a chunk leaves for the question's step.
+/// Checks that the answer is that of a run on the whole prompt (`alone`), and that the rows of the answer and of the shared prefix together
+/// are the rows of that run. `uncomputed`: the number of tokens at the end of the shared prefix that a chunk leaves for the question's
+/// step.
 void check_alike(const json& answer, const json& alone, std::size_t chunk_layers, std::size_t uncomputed) {
   for (const char* key : {"tokens", "text", "finish_reason", "prompt_tokens", "policy", "seed", "backend", "isa", "model", "version"})
     CHECK(answer[key] == alone[key]);

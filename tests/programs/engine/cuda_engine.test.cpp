@@ -59,7 +59,7 @@ TEST_CASE("bench --backend cuda: rates, shares of the GPU's peaks, and the cost 
     CHECK(row["threads"] == 1);
     CHECK(row["dtype"] == "bf16");
     CHECK(row["share_of_peak"].get<double>() > 0);
-    CHECK(row["share_of_peak"].get<double>() < 0.01);  // the peaks are 312 TFLOP/s and 2,039 GB/s; a processor computes
+    CHECK(row["share_of_peak"].get<double>() < 0.01);  // the peaks are 312 TFLOP/s and 2,039 GB/s, but a processor computes here
   }
   CHECK(rows[0]["policy"] == "dense");
   const double predicted = rows[1]["predicted_speedup"].get<double>(), of_attention_alone = 6 / (1 + 5 / 4.0);

@@ -15,7 +15,7 @@
 using namespace lazyprune;
 using namespace lazyprune::program;
 
-TEST_CASE("answers under several policies share a prefix: they are the same as alone, and only the rest is computed") {
+TEST_CASE("answers under several policies share a prefix: the answers are the same as alone, and only the rest of the prompt is computed") {
   const lazyprune_test::pocket_prompt pocket;
   const std::span<const token_id> prompt = pocket.tokens;
   constexpr std::size_t shared = 70;

@@ -223,7 +223,7 @@ TEST_CASE("a single stage is lazyllm at its budget, under another name") {
   CHECK(one_stage(8, 0.1, 32).text() == "single_stage@8 0.325");
 }
 
-TEST_CASE("a session computes the budget") {
+TEST_CASE("a session computes the budget's share of the rows") {
   for (const layer_id layers : {6u, 32u})
     for (const std::string_view method :
          {"lazyllm@2", "lazyllm@2+4+5", "no_revival@1+3", "dense_decode@2", "static@1", "random", "streaming", "fastkv@2", "gemfilter@1"})

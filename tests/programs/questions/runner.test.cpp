@@ -63,7 +63,7 @@ TEST_CASE("settings share the prefix that saves the most layers") {
   CHECK(shared({}) == 0);
 }
 
-TEST_CASE("a question's prefix is read once, for the first setting that is not timed; its answers are the same as alone") {
+TEST_CASE("a question's prefix is read once, for the first setting that is not timed; the answers are the same as without a prefix") {
   policy_registry policies = shipped_policies();
   policies.add<noted_attention>();
   const eval_setting noted = setting_named("noted", {.stages = "3:0.5", .scorer = "noted_attention"});

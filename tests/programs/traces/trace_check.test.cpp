@@ -67,7 +67,7 @@ checked_trace check(const trace& t, const char* text = lazy) {
 void erase(std::vector<position>& list, position t) { std::erase(list, t); }
 void insert(std::vector<position>& list, position t) { list.insert(std::ranges::lower_bound(list, t), t); }
 
-/// The trace of a layer at which an engine leaves a token out, or adds one.
+/// Change the trace of a layer as if the engine had left a token out, or had added one.
 void drop_for_good(layer_trace& layer, position t) {
   layer.scores.erase(layer.scores.begin() + (std::ranges::lower_bound(layer.active, t) - layer.active.begin()));
   for (auto* list : {&layer.active, &layer.rows, &layer.revived}) erase(*list, t);

@@ -12,7 +12,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-/// Returns the texts and tags, with bars between them.
+/// Returns the tokens: each text in square brackets, and each tag with its delimiters and a space before each of its tokens.
 static std::string cut(std::string_view source) {
   std::string shown;
   for (const jinja::token& t : jinja::lexer(source, "t").run()) {

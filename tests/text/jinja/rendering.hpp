@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Helpers of the template tests. They render a template with variables, and return a text, runs, or the line of an error.
+// Helpers of the template tests. They render a template with variables, and return a text, runs, or an error as one line.
 #pragma once
 
 #include <ctime>
@@ -22,7 +22,7 @@ inline lazyprune::rendered_chat render(std::string_view source, std::string_view
   return lazyprune::chat_template(std::string(source), "t").render(request, july);
 }
 
-/// Returns the rendered text, or the line of the error.
+/// Returns the rendered text, or the error as one line.
 inline fault rendered(std::string_view source, std::string_view variables = "{}") {
   fault shown;
   const fault said = error_of([&] { shown.assign(render(source, variables).text()); });

@@ -18,7 +18,7 @@ using lazyprune::text_range;
 
 namespace {
 
-/// Returns the stretches with bars between them, and tokens as <id>.
+/// Returns the stretches, each followed by a bar. A token is written as <id>.
 std::string cut(const added_tokens& tokens, std::string_view text, bool normalized = false, bool special = true) {
   std::string all;
   const auto may_be = [&](const added_token& token, text_range) { return special || !token.special; };

@@ -35,7 +35,7 @@ ids encoded(const bpe& model, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("words with and without unknown characters are encoded as by tokenizers 0.23") {
+TEST_CASE("words with and without unknown characters have the ids that tokenizers 0.23 gives") {
   const auto with = [](std::optional<token_id> unknown, bool fuse, bool bytes, bool ignore_merges) {
     return small({unknown, fuse, bytes, ignore_merges});
   };

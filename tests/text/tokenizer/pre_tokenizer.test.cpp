@@ -16,7 +16,7 @@ using lazyprune::text_piece;
 
 namespace {
 
-/// Returns the words with bars between them. The expected words are those of tokenizers 0.23.
+/// Returns the words, each followed by a bar. The expected words are those of tokenizers 0.23.
 std::string words(std::string_view json, std::string_view text, const lazyprune::unicode* characters = nullptr) {
   std::string all;
   for (const text_piece& piece : pre_tokenizer_of(json_value::parse(json, "t.json", 1000), characters).apply(std::string(text), true))

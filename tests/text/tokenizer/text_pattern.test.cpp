@@ -18,7 +18,7 @@ using lazyprune::text_pattern;
 
 namespace {
 
-/// Returns the stretches with bars between them.
+/// Returns the stretches, each followed by a bar.
 std::string split(std::string_view text, std::vector<text_cut> cuts, delimiter behaviour) {
   std::string all;
   for (const auto [begin, end] : split_by(std::move(cuts), behaviour)) all.append(text.substr(begin, end - begin)).append("|");
@@ -29,7 +29,7 @@ json_value json(std::string_view text) { return json_value::parse(text, "t.json"
 
 }  // namespace
 
-TEST_CASE("matches are treated in each way as by tokenizers 0.23") {
+TEST_CASE("each delimiter splits a text as tokenizers 0.23 does") {
   const std::string text = "ab--c-d--";
   const auto by = [&](delimiter behaviour, bool inverted) {
     std::vector<text_cut> cuts = text_pattern(std::string("-")).cuts(text);

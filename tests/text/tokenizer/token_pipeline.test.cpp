@@ -18,8 +18,8 @@ using ids = std::vector<token_id>;
 
 namespace {
 
-/// A pipeline with the letters a and b and a space. The normalizer puts "_" before every stretch. The added tokens "<s>" and "<n>" are
-/// special, and "ab" is not.
+/// A pipeline with the pieces "a", "b", " ", "_" and "<". The normalizer puts "_" before every stretch. The added tokens "<s>" and "<n>"
+/// are special, and "ab" is not.
 token_pipeline small() {
   normalizer normal({normalizer::prepend{"_"}});
   lazyprune::added_tokens added(

@@ -27,7 +27,7 @@ ids encoded(const unigram& model, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("a word is split into the pieces with the greatest sum of scores, as by tokenizers 0.23") {
+TEST_CASE("a word is split into the pieces with the greatest sum of scores, as tokenizers 0.23 does it") {
   const unigram plain = small(false), bytes = small(true);
   CHECK(encoded(plain, "abc") == ids{3, 5});
   CHECK(encoded(plain, "abxyc") == ids{3, 0, 5});

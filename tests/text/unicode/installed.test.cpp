@@ -7,7 +7,7 @@
 
 using lazyprune::installed_unicode;
 
-TEST_CASE("letter case is mapped character by character") {
+TEST_CASE("lowercase() maps each character by itself") {
   CHECK(installed_unicode().lowercase("\xc3\x84\xce\xa3\xce\x91\xce\xa3 \xc4\xb0 \xc7\x85 Ab\xe1\xba\x9e") ==
         "\xc3\xa4\xcf\x83\xce\xb1\xcf\x83 i\xcc\x87 \xc7\x86 ab\xc3\x9f");
 }
@@ -22,7 +22,7 @@ TEST_CASE("characters are numbers, punctuation or parts of words as in Unicode")
   for (const char32_t code : {U' ', U'-', U'\u00b2', U'\u2460', U'\u2010'}) CHECK_FALSE(all.is_word(code));
 }
 
-TEST_CASE("versions() names the versions of Unicode") {
+TEST_CASE("versions() names the versions of Unicode, and compile() makes a regular expression") {
   CHECK(installed_unicode().versions().starts_with("Unicode 1"));
   CHECK(installed_unicode().compile("a+")->find("baa", 0) == lazyprune::text_range{1, 3});
 }

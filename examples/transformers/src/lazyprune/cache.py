@@ -17,8 +17,8 @@ from .decoder import Decoder
 
 
 def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """Returns `tensor` if its size along `dim` is at least `room`. Else returns a copy of this shape with size `room` along `dim`. The copy has
-    the type and the device of `like`."""
+    """Returns `tensor` if its size along `dim` is at least `room`. Else returns a copy with the sizes in `shape`, but with size `room` along
+    `dim`. The copy has the type and the device of `like`."""
     if tensor is not None and tensor.shape[dim] >= room:
         return tensor
     grown = like.new_empty([room if d == dim else n for d, n in enumerate(shape)])
@@ -81,7 +81,7 @@ class Statistics:
 
     rows: int  # rows computed
     dense_rows: int  # rows that the dense model computes in the same steps
-    revived: int  # how many of `rows` belong to tokens that had been dropped and were computed again
+    revived: int  # how many of `rows` took their input from the Aux Cache, because the token had been dropped
     prefill_rows: tuple[int, ...]  # by layer, for the prompts
     prefill_dense_rows: tuple[int, ...]
 
@@ -108,7 +108,7 @@ class PrunedCache(Cache):
         self._scratch = library.scratch()
         self.texts: list[Text] = []
         self.mask = np.zeros((0, 0), bool)  # (batch, columns): True for tokens, False for padding
-        self.prompt_chunk: int | None = None  # the next columns are a prompt, read this many at a time; None: they may be something else
+        self.prompt_chunk: int | None = None  # the next columns are a prompt, to be read this many at a time; None: `generate` announced no prompt
         self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, positions, head_dim)
         self._new_session()  # raises the error of a wrong policy at once
 

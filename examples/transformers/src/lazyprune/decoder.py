@@ -51,8 +51,8 @@ class Decoder:
 
     @property
     def attention_after(self) -> list[int] | None:
-        """Returns after how many layers a layer without a window is done: one number for each such layer except the last layer.
-        Returns None if all layers have a window, or if no layer has one."""
+        """Returns the numbers of done layers after which the policy may drop tokens by attention: those at which the layer just done has no
+        window. The last layer of the model is left out. Returns None if all layers have a window, or if no layer has one."""
         if all(self.windows) or not any(self.windows):
             return None
         return [layer + 1 for layer, window in enumerate(self.windows[:-1]) if window is None]

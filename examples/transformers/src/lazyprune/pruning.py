@@ -81,7 +81,7 @@ class Pruning:
     def read(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, cache: PrunedCache | None = None
     ) -> PrunedCache:
-        """Reads columns (batch, columns) and returns the cache. Only the layers below the first pruning layer read the columns, since a later
+        """Reads new columns of token ids (batch, columns) and returns the cache. Only the layers below the first pruning layer read the columns, since a later
         question decides which tokens the other layers compute. Pass the cache or a copy (copy.deepcopy) to `generate`, with a prompt that
         begins with these columns."""
         self._expect_enabled("read")
@@ -211,8 +211,8 @@ class Pruning:
         return cache
 
     def _in_chunks(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor:
-        """Calls `_run` with cache.prompt_chunk columns at a time. The last columns yield the outputs. If a call fails, the cache forgets all of
-        the columns."""
+        """Calls `_run` with cache.prompt_chunk columns at a time. The last columns yield the outputs. If a call fails, the cache forgets all
+        columns of `ids`."""
         before, columns = cache.mask.shape[1], ids.shape[1]
         chunk = min(cache.prompt_chunk or columns, columns)
         cache.prompt_chunk = None

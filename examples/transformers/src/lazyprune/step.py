@@ -63,7 +63,7 @@ class Part:
     active: Positions = _NOWHERE
     rows: Positions = _NOWHERE
     finish: int = 0
-    first: int = 0  # the index of its first row in the batch
+    first: int = 0  # the index of the text's first row in the batch
     shown: dict[str, Any] = dataclasses.field(default_factory=dict)  # the evidence for the policy, still on the device
     masks: dict[tuple, torch.Tensor | None] = dataclasses.field(default_factory=dict)
 
@@ -76,20 +76,21 @@ class Part:
         return plan
 
     def visible(self, queries: Positions, window: int | None, device: torch.device) -> torch.Tensor:
-        """Returns a mask (queries, active). It is True if the query sees the token: one up to its own position and within its window."""
+        """Returns a mask (queries, active). It is True if the query sees the token: a token that is not after the query, and that is
+        within the window."""
         key, query = self.active.tensor(device)[None], queries.tensor(device)[:, None]
         seen = key <= query
         return seen if window is None else seen & (key > query - window)
 
     def is_causal(self, window: int | None) -> bool:
-        """Whether query i sees exactly the active tokens 0 to i. This is true if the layer computes the output of every active token. Then the
-        rows' own keys and values suffice, and no mask is needed."""
+        """Whether query i sees exactly the active tokens 0 to i. This is true if the layer computes the output of every active token, and the
+        window hides none of them. Then the rows' own keys and values suffice, and no mask is needed."""
         inside = window is None or not len(self.active) or int(self.active.host[-1]) - int(self.active.host[0]) < window
         return inside and self.finish == len(self.rows) == len(self.active)
 
     def mask(self, window: int | None, added_to: torch.Tensor | None, device: torch.device) -> torch.Tensor | None:
-        """Returns a mask (1, 1, finish, active): True if the query sees the token. With `added_to`, the mask has its type and is added to the
-        logits: 0 if the query sees the token, else the lowest number. Returns None if every query sees all tokens."""
+        """Returns a mask (1, 1, finish, active): True if the query sees the token. With `added_to`, the mask has the type of `added_to`
+        and is added to the logits: 0 if the query sees the token, else the lowest number. Returns None if every query sees all tokens."""
         if (window, device) not in self.masks:
             queries = self.rows.last(self.finish)
             far = window is not None and int(queries.host[-1]) - int(self.active.host[0]) >= window
@@ -120,7 +121,8 @@ def attention(
 
 
 class Step:
-    """One step of all texts. `scorer` replaces the policy's scorer: it gets arrays (heads, active) and (active), and returns (active)."""
+    """One step of all texts. `scorer` replaces the policy's scorer: it gets the attention (heads, active) and the positions (active), and returns
+    the scores (active)."""
 
     def __init__(self, decoder: Decoder, cache: PrunedCache, scorer: Callable[..., torch.Tensor] | None) -> None:
         self.decoder, self.cache, self.scorer = decoder, cache, scorer
@@ -131,7 +133,7 @@ class Step:
 
     def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int], None]) -> list[torch.Tensor]:
         """Reads the tokens of each text. In a chunk, some texts may have no tokens. Returns for each text the hidden states (outputs, hidden) of its
-        last tokens after all layers. If the step fails, all texts forget their new tokens."""
+        last tokens after all layers. Returns an empty list for a chunk. If the step fails, all texts forget their new tokens."""
         texts, tokens = zip(*((s, ids) for s, ids in zip(self.cache.texts, tokens) if len(ids)))
         self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(texts, tokens)]
         for part, ids in zip(self.parts, tokens):
@@ -201,8 +203,8 @@ class Step:
         return {"position_embeddings": (cos, sin), "attention_mask": None, "lazyprune": self}
 
     def _angles_of_places(self) -> None:
-        """Computes the RoPE angles of all positions for which the cache has room. The cache keeps the angles. If the frequencies depend on the
-        text's length, each step computes the angles again."""
+        """Computes the RoPE angles of all positions for which the texts have room, unless the cache already has those of the known tokens. If
+        the frequencies depend on the text's length, computes the angles of the known tokens in every step."""
         known = max(len(p.text.ids) for p in self.parts)
         if self.decoder.angles_by_length or self.cache.angles is None or self.cache.angles[0].shape[1] < known:
             embedding = self.decoder.model.get_input_embeddings().get_parameter("weight")

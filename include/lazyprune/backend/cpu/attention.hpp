@@ -139,8 +139,8 @@ class attention_call {
     return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
   }
 
-  /// Returns the range of the tokens that at least one of the rows `first` to `last` sees. From row to row, neither end of the range
-  /// decreases.
+  /// Returns the range of the tokens that at least one of the rows `first` to `last` sees. Neither end of a row's range comes before that
+  /// of an earlier row.
   rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
 
   /// Returns the block's tiles from the first to the last tile that may have an active token in `seen`.

@@ -102,7 +102,7 @@ class attention_layout {
   }
 
  private:
-  static constexpr std::size_t strips_together = 16;  // strips of a task: they share a block of keys while it is in a cache
+  static constexpr std::size_t strips_together = 16;  // strips of a full task, about: they share a block of keys while it is in a cache
 
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
     return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;
@@ -121,7 +121,7 @@ class attention_layout {
   std::size_t tile_floats_;
   std::size_t value_floats_;
   std::size_t query_floats_;   // of a packed strip of queries
-  std::size_t weight_floats_;  // of a packed strip of weights
+  std::size_t weight_floats_;  // of a packed strip of attention weights
   std::size_t wide_key_floats_, wide_value_floats_;
   bool widens_;
 };

@@ -126,7 +126,8 @@ inline isa isa_named(std::string_view name, std::string_view place) {
   throw error("", place, "an instruction set of this processor: " + available, name, error_code::unsupported);
 }
 
-/// Returns the instruction set of a backend that is constructed from `e`. Throws `error` if the processor lacks `e.instructions`.
+/// Returns the instruction set of a backend that is constructed from `e`. With `e.exact`, this is avx512 at most. Throws `error` if the
+/// processor lacks `e.instructions`.
 inline isa isa_of(const execution& e) {
   const isa path = e.instructions ? isa_named(name_of(*e.instructions), "instructions") : best_isa();
   return e.exact ? std::min(path, isa::avx512) : path;

@@ -32,7 +32,7 @@ class linear_layers {
   }
 
  private:
-  static constexpr std::size_t most_rows = 512;  // rows that share one pass over the weights
+  static constexpr std::size_t most_rows = 512;  // rows that share one pass over the weights, at most
 
   /// The epilogue of complete sums, and its operands.
   struct ending {

@@ -32,7 +32,7 @@ class packed_matrix {
  public:
   static constexpr std::size_t panel_outputs = kernels::panel_outputs;
 
-  /// Stacks the parts along the outputs. Throws `error` unless they have the same number of inputs and `as` is f32 or bf16.
+  /// Stacks the parts along the outputs. Throws `error` if there are no parts, if they have different numbers of inputs, or if `as` is f16.
   packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
 
   /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, and also if `gate` and `up`
@@ -99,7 +99,7 @@ class packed_matrix {
     const std::byte* numbers = nullptr;
   };
 
-  /// The number of inputs that are read at a time. The inputs of 16 rows then fit into a near cache and on the stack.
+  /// The number of inputs that are read at a time. The inputs of 16 rows then fit into L2 and on the stack.
   static constexpr std::size_t part_inputs = 4 * row_reader::unit;
 
   /// Each task fills about one large_array::page, which is enough work for a task. The system clears a page when a thread first touches it,

@@ -83,7 +83,7 @@ class scratch_memory {
   /// Returns memory for `count` floats, aligned to a cache line. Earlier contents are lost.
   float* take(std::size_t count) {
     if (count > memory_.size()) {
-      memory_ = {};  // freed first, so that both never exist at once
+      memory_ = {};  // frees the old memory first, so that old and new memory never exist at once
       memory_ = aligned_array<float>(count);
     }
     return memory_.data();

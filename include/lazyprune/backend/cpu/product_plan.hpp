@@ -15,8 +15,8 @@ inline namespace v0 {
 /// A group of neighbouring tiles of the weight, and a range of their inputs. Every strip of rows is multiplied by this block before the
 /// next block begins.
 struct product_block {
-  std::size_t first, last;  // tiles
-  std::size_t k, count;     // inputs
+  std::size_t first, last;  // the tiles first to last - 1
+  std::size_t k, count;     // the inputs k to k + count - 1
 };
 
 /// Cuts rows into strips, outputs into tiles, and inputs into ranges. The cuts change the order of the work, but not the results.
@@ -138,12 +138,12 @@ class block_prefetch {
 
   const product_plan& plan_;
   product_block block_, next_;
-  const std::byte* packed_;  // the rows
-  bool pairs_;               // whether tiles alternate
-  std::size_t row_step_;     // bytes of the next strip, for each input
-  std::size_t shares_;       // of a panel of the next block's weights; a strip prefetches one share
+  const std::byte* packed_;  // the packed rows
+  bool pairs_;               // whether even and odd tiles prefetch different things
+  std::size_t row_step_;     // bytes of the next strip that a tile prefetches, for each input
+  std::size_t shares_;       // how many shares a panel of the next block's weights has; a strip prefetches one share
   std::size_t share_bytes_;
-  std::size_t weight_step_;  // bytes of a share, for each input
+  std::size_t weight_step_;  // bytes of a share that a tile prefetches, for each input
 };
 
 }  // namespace v0

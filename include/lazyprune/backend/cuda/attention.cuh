@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
       const float largest = fmaxf(most[r], warp_most(score)), fade = expf(most[r] - largest);
       const float weight = sees ? expf(score - largest) : 0.0f;
       most[r] = largest;
-      sum[r] = sum[r] * fade + weight;  // the sum of this lane's keys only
+      sum[r] = sum[r] * fade + weight;  // the sum of the weights of this lane's keys only
       for (unsigned e = 0; e < own; ++e) o[r][e] *= fade;
       p[r * tile::keys + lane] = weight;
     }
@@ -594,9 +594,9 @@ __global__ void softmax_rows(global<Scalar> x, unsigned active) {
   for (unsigned i = threadIdx.x; i < active; i += blockDim.x) row[i] = row[i] / sum;
 }
 
-/// Reduces the probabilities x (rows, heads, active) over the heads. The result (active) of each row replaces the first head's. Grid
-/// (pieces of the active tokens, rows). Each thread has one token. It adds the heads in double, one after the other, so the result has the
-/// same bits as the host's reduce_heads.
+/// Reduces the probabilities x (rows, heads, active) over the heads. The result (active) of each row replaces the probabilities of
+/// the row's first head. Grid (pieces of the active tokens, rows). Each thread has one token. It adds the heads in double, one after the
+/// other, so the result has the same bits as the host's reduce_heads.
 template <class Scalar>
 __global__ void reduce_rows(global<Scalar> x, unsigned heads, unsigned active, head_reduction over) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

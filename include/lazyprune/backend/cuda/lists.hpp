@@ -43,7 +43,7 @@ class lists {
     return std::apply([this](const auto&... list) { return std::tuple<const T*...>(reinterpret_cast<const T*>(address(list))...); }, all);
   }
 
-  /// Makes room for operations whose lists have up to `size` bytes in total. Such operations then allocate nothing.
+  /// Makes room for operations that have up to `size` bytes of lists each. Such operations then allocate nothing.
   void reserve(std::size_t size) {
     if (size <= there_.size()) return;
     end();

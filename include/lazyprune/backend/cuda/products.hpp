@@ -26,7 +26,8 @@ inline namespace v0 {
 namespace device {
 
 /// Computes products of activations with weights. Sums are float. Activations are rounded to bf16 if the weight is bf16. cuBLASLt chooses
-/// the order of the sums by the shape. A row gets the same bits whenever the shape is the same, but it may get other bits in another batch.
+/// the order of the additions by the shapes, the distances between rows, and the alignments. A row gets the same bits whenever these are
+/// the same, but it may get other bits in another batch.
 class products {
  public:
   products() {

@@ -45,7 +45,8 @@ class block_pool {
     return last;
   }
 
-  /// Takes back a block, after which `in_use` blocks are in use. Frees the block if enough blocks are allocated, or if a copy shares it.
+  /// Takes back a block, after which `in_use` blocks are in use. Keeps it as a spare, unless enough blocks are allocated or a copy shares
+  /// it.
   void give(block unused, std::size_t in_use) noexcept {
     if (in_use + blocks_.size() < held_ && !unused.shared()) blocks_.push_back(std::move(unused));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // LongBench's code_sim_score: how similar is the first line of code in a prediction to the right line? The score is fuzz.ratio of the
-// Python package `fuzzywuzzy`. LongBench's requirements install this package without python-Levenshtein. It then compares by difflib's
-// SequenceMatcher, whose ratio is computed below. With python-Levenshtein it uses another distance, and the scores differ.
+// Python package `fuzzywuzzy`. LongBench's requirements install this package without python-Levenshtein. Without it, fuzzywuzzy
+// compares by difflib's SequenceMatcher, whose ratio is computed below. With python-Levenshtein, fuzzywuzzy gives other scores.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@ class sequence_matcher {
   /// Returns the longest block. Among equally long blocks, the first in a wins, then the first in b.
   block longest(const range& r) const {
     block best{r.a_begin, r.b_begin, 0};
-    std::unordered_map<std::size_t, std::size_t> lengths, next;  // by j: of blocks that end at a[i - 1] (next: a[i]) and b[j]
+    std::unordered_map<std::size_t, std::size_t> lengths, next;  // by j: of the block that ends at a[i - 1] (next: a[i]) and b[j]
     for (std::size_t i = r.a_begin; i < r.a_end; ++i) {
       next.clear();
       if (const auto places = places_.find(a_[i]); places != places_.end())

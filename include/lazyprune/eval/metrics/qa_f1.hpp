@@ -30,8 +30,8 @@ double f1_of(std::vector<Token> prediction, std::vector<Token> answer) {
   return 2 * precision * recall / (precision + recall);
 }
 
-/// Returns the words that count: in lower case, without ASCII punctuation and articles. Other punctuation stays, but ends a word: `a` in
-/// "a\u2019" is an article.
+/// Returns the words that count: in lower case, without ASCII punctuation and articles. Other punctuation stays. The search for articles
+/// takes it as the end of a word: the `a` of "a\u2019" is removed.
 inline std::vector<std::u32string> answer_words(std::string_view text) {
   std::u32string plain = lower(characters_of(text));
   std::erase_if(plain, is_ascii_punctuation);

@@ -27,7 +27,7 @@ constexpr const model_family* find_family(std::string_view model_family::*member
   return nullptr;
 }
 
-/// Returns one name of each family, for errors: "llama, mistral or qwen2".
+/// Returns the names in `member` of all families that have one, for errors: "llama, mistral or qwen2".
 inline std::string family_names(std::string_view model_family::*member) {
   std::string text;
   std::size_t last = 0;

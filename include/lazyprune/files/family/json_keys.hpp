@@ -38,7 +38,8 @@ inline constexpr std::size_t most_positions = std::size_t{1} << 30;
 
 inline std::size_t positions_of(const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, most_positions)); }
 
-/// Refuses sliding windows, for families that have none. A window as long as the longest sequence is accepted, since it changes nothing.
+/// Refuses sliding windows, for families that have none. A window that is at least as long as the longest sequence is accepted, since it
+/// changes nothing.
 inline void refuse_windows(const json_value& config, const model_config& c) {
   if (const auto types = config.find("layer_types"))
     for (const json_value& type : types->items())
@@ -55,7 +56,7 @@ inline std::optional<std::size_t> sliding_window(const json_value& config, std::
   return value ? std::optional(positions_of(*value)) : std::nullopt;
 }
 
-/// Sets this window in the layers for which `windowed(layer)` is true.
+/// Sets this window in the layers for which `windowed(layer)` is true, and no window in the others.
 template <class Windowed>
 void set_windows(std::size_t window, Windowed windowed, model_config& c) {
   c.windows.assign(c.layers, 0);
@@ -133,7 +134,7 @@ class rope_reader {
   }
 
   /// Returns the length of the longest sequence before scaling, or nullopt if neither the file nor transformers gives it. As in
-  /// transformers, the key outside of the object has precedence over the key inside.
+  /// transformers, the key outside of the object comes first, then the family's default, then the key inside.
   std::optional<std::size_t> original(const json_value& scaling) const {
     if (const auto beside = config_.find("original_max_position_embeddings")) return positions_of(*beside);
     if (original_) return original_;
@@ -166,7 +167,7 @@ class rope_reader {
     if (rope.high_frequency <= rope.low_frequency) scaling.at("high_freq_factor").refuse("a number above low_freq_factor");
   }
 
-  /// `kind` is the JSON value "yarn". Errors about several keys name its place.
+  /// `kind` is the JSON value "yarn". Errors about several keys name the place of `kind`.
   void read_yarn(const json_value& scaling, const json_value& kind, rope_config& rope) const {
     const auto positive_or = [&](std::string_view key, double otherwise) {
       const auto value = scaling.find(key);
@@ -246,7 +247,7 @@ inline std::vector<std::string> passed_over(const json_value& config) {
 }
 
 /// Returns a RoPE base: the value of `key` if the file has it, else `inner`, else `otherwise`. `inner` is the base in a RoPE object. Throws
-/// `error` if it differs from the value of `key`.
+/// `error` if `inner` differs from the value of `key`.
 inline double rope_base(const json_value& config, std::string_view key, const std::optional<json_value>& inner, double otherwise) {
   const auto stated = config.find(key);
   if (stated && inner && inner->number() != positive(*stated)) inner->refuse("the same as the other rope_theta");

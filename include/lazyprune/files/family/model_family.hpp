@@ -30,7 +30,7 @@ struct model_family {
 
   std::size_t max_positions;              // for files that do not say: transformers' default, like head_dim, rms_epsilon and tied below
   std::optional<std::size_t> head_dim{};  // nullopt: hidden / heads
-  bool own_kv_heads = false;              // true: the file must give num_key_value_heads; false: if it does not, it is n_heads
+  bool own_kv_heads = false;              // true: config.json must have num_key_value_heads; false: the default is n_heads
   double rms_epsilon = 1e-6;
   bool tied = false;
   bool attention_bias = false, mlp_bias = false;  // whether the key of this name may be true

@@ -40,7 +40,7 @@ inline void read_json(const json_value& config, model_config& c) {
 
 inline void read_gguf(const gguf_keys& file, model_config& c) {
   c.fused = true;
-  // Older files lack this key. Their models have a window, too, but the file does not store its size.
+  // Older files lack this key and are refused: their models have a window, too, but the files do not store its size.
   const auto window = file.at("attention.sliding_window").whole_number(0, detail::most_positions);
   if (window > 0) c.windows.assign(c.layers, static_cast<std::size_t>(window));
   if (const auto factor = file.find("rope.scaling.attn_factor")) {

@@ -13,8 +13,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Prunes after `from`, `from` + `every`, `from` + 2 * `every`, ... layers. Keeps the fewest tokens whose scores hold `mass` of the sum,
-/// but at least `least` of the active tokens. Only positive scores have mass. A token with a score of +inf is kept and has no mass. Sums
-/// are exact to 1e-9 of the total. The schedule decides by the scores, so the engine is asked for evidence after every layer but the last.
+/// but at least `least` of the active tokens. Only positive scores have mass. A token with a score of +inf counts as kept and has no mass.
+/// Sums are exact to 1e-9 of the total. The schedule decides by the scores, so the engine is asked for evidence after every layer but the
+/// last.
 struct adaptive {
   static constexpr std::string_view name = "adaptive";
   layer_id from = 1;

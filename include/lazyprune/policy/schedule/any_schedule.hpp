@@ -40,7 +40,8 @@ struct schedule_calls {
 
 }  // namespace detail
 
-/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` It sees the scores only if the inner schedule does.
+/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` `any_schedule` sees the scores only if the inner schedule
+/// does.
 class any_schedule : public detail::erased_part<detail::schedule_calls> {
  public:
   using erased_part::erased_part;

@@ -10,7 +10,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// `at_least{stages{{9, 0.5}}, 512}` keeps everything until 512 tokens are known, pruned ones included. From then on the inner schedule
-/// decides. It sees the scores if the inner schedule does.
+/// decides. `at_least` sees the scores if the inner schedule does.
 template <class Schedule>
 struct at_least {
   static_assert(any_kind_of_schedule<Schedule>,

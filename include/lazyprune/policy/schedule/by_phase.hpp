@@ -9,7 +9,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// For example `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. It sees the scores if at least one of the two schedules does.
+/// For example `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. `by_phase` sees the scores if at least one of the two schedules
+/// does.
 template <class Prefill, class Decode>
 struct by_phase {
   static_assert(any_kind_of_schedule<Prefill> && any_kind_of_schedule<Decode>,

@@ -9,7 +9,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// For example `prompt_only{stages{{9, 0.5}}}`. It sees the scores if the inner schedule does.
+/// For example `prompt_only{stages{{9, 0.5}}}`. `prompt_only` sees the scores if the inner schedule does.
 template <class Schedule>
 struct prompt_only {
   static_assert(any_kind_of_schedule<Schedule>,

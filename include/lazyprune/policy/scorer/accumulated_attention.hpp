@@ -15,10 +15,10 @@ inline namespace v0 {
 enum class layer_reduction : std::uint8_t { sum, max };
 enum class memory_span : std::uint8_t { sequence, step };
 
-/// Each layer at which a token is active gives it a number: the query token's attention to it, averaged over the heads. The score is the
-/// sum or maximum of these numbers. `since` says whether they are collected since the start of the sequence or of the step. CLAA starts
-/// with the step. H2O sums over all queries; here only the query token of each step counts. The memory (known) has the sum or maximum of
-/// each position.
+/// Each layer but the last gives each active token a number: the query token's attention to the token, averaged over the heads. A token's
+/// score is the sum or maximum of its numbers, since the start of the sequence or of the step (`since`). CLAA takes the numbers of one
+/// step. H2O sums over all queries; here only the query token of each step counts. The memory (known) has the sum or maximum of each
+/// position.
 struct accumulated_attention {
   static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;

@@ -14,8 +14,8 @@ inline namespace v0 {
 
 /// Makes the candidates at some positions required: the `first` positions of the sequence, the `last` ones up to the query token, and the
 /// spans. `protect{top_k{}, 4, 64, {{900, 930}}}` requires the first 4 positions, the last 64, and 900 to 930. Required tokens count
-/// towards `keep`. If more than `keep` tokens are required, only the required tokens are kept. The positive scores of the newly required
-/// tokens are added to `required_mass`.
+/// towards `keep`. If more than `keep` tokens are required, the inner selector gets their number as `keep`. The positive scores of the
+/// newly required tokens are added to `required_mass`.
 template <class Selector>
 struct protect {
   static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");

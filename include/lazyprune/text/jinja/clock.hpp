@@ -22,7 +22,8 @@ inline namespace v0 {
 namespace jinja {
 
 /// Returns the local time. If `source_date_epoch` (the environment's SOURCE_DATE_EPOCH) is not null, returns the time in UTC that many
-/// seconds after the start of 1970. Throws `error` if `source_date_epoch` is not a number of seconds before the year 10000.
+/// seconds after the start of 1970. Throws `error` if `source_date_epoch` is not a whole number from 0,
+/// or if that time is not before the year 10000.
 inline std::tm template_time(const char* source_date_epoch) {
   std::tm parts{};
   if (!source_date_epoch) {
@@ -57,7 +58,7 @@ inline tagged_text written_time(const std::tm& time, const tagged_text& format, 
       refuse("a directive of strftime", in_quotes(form.substr(percent, end + 1 - percent)), error_code::unsupported);
     ++end;
     if (form[end - 1] == 'f') {
-      out += "000000";  // the microseconds, because the clock counts whole seconds
+      out += "000000";  // the microseconds are 0, because the clock counts whole seconds
     } else {
       char buffer[128];
       const std::string directive(form.substr(percent, end - percent));

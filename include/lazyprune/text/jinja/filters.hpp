@@ -189,7 +189,7 @@ inline value items_filter(const value& v, const arguments& given, std::string_vi
   return make_sequence(sequence_kind::generator, call_dict_method(name, *v.dict(), {}, work).sequence()->items, work);
 }
 
-/// Returns argument `i`, the value for missing items. Returns undefined if the argument is none or not given.
+/// Returns argument `i`: the value that takes the place of a missing member. Returns undefined if the argument is none or not given.
 inline value preset_of(const bound_arguments& a, std::size_t i) { return a.has(i) && !a[i].is_none() ? a[i] : value(); }
 
 /// Returns the key to sort by. Strings are converted to lower case unless `case_counts` is true.
@@ -197,7 +197,8 @@ inline value order_key(const value& v, bool case_counts, budget& work) {
   return v.text() && !case_counts ? value(lower(*v.text(), work)) : v;
 }
 
-/// Returns the items in the order of their keys. Equal keys keep their order.
+/// Takes pairs of a key and an item. Returns the items, sorted by their keys: ascending, or descending if `reverse` is true. Items with
+/// equal keys keep their order.
 inline std::vector<value> sorted_by(std::vector<std::pair<value, value>> keyed, bool reverse, budget& work) {
   work.write(2 * keyed.size() * sizeof(std::pair<value, value>));
   std::ranges::stable_sort(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Formats values as Python does with '%5.2f' % x and '{:>5}'.format(x). The format's own bytes and the padding keep the format's origin.
-// Strings keep their own origin, and numbers count as the user's text.
+// Formats values as Python does with '%5.2f' % x and '{:>5}'.format(x). The format's own bytes and the padding have the origin of the
+// format. Strings keep their own origin. Numbers count as the user's text, and so does padding between sign and digits.
 #pragma once
 
 #include <algorithm>
@@ -107,7 +107,8 @@ inline number_parts integer_parts(std::int64_t number, const layout& how) {
   return out;
 }
 
-/// Returns the digits of a finite number that is not negative, for e, f or g. Without `how.type`, these are the digits that Python prints.
+/// Returns the digits of a finite number that is not negative, in the form that `how.type` names: e, f, g or %. Without a type, they are
+/// those of repr. With a precision and no type, they are those of g, with at least one digit after the point.
 inline std::string real_digits(double number, const layout& how, budget& work) {
   const auto with_point = [&](std::string text) {
     if (text.find('.') == text.npos) text.insert(std::min(text.find('e'), text.size()), ".");
@@ -179,7 +180,8 @@ inline tagged_text ascii_of(const value& v, budget& work) {
   return out;
 }
 
-/// Returns str(v), repr(v) or ascii(v) if `how` is s, r or a. If the format is safe, a text that is not safe is escaped for HTML.
+/// Returns str(v) if `how` is s, repr(v) if it is r, and ascii(v) if it is a. `safe`: whether the format is safe. If it is, a text that is
+/// not safe is escaped for HTML.
 inline tagged_text shown_as(char how, const value& v, bool safe, budget& work) {
   tagged_text text;
   if (how == 's') {
@@ -274,7 +276,7 @@ inline tagged_text formatted(const tagged_text& format, const value& given, budg
     if (used >= values.size()) refuse("a value for each directive", std::to_string(values.size()) + " values");
     return values[used++];
   };
-  /// Reads a number, or * for the next value as a number. Returns nullopt if there is neither.
+  /// Reads a number. If a * stands in its place, returns the next value. Returns nullopt if there is neither.
   const auto number_here = [&]() -> std::optional<std::int64_t> {
     std::int64_t number = 0;
     if (at < form.size() && form[at] == '*') {

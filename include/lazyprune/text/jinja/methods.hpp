@@ -161,7 +161,7 @@ inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t m
     inside = !space;
     if (inside) words.back().second = at;
   }
-  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the rest becomes one piece and keeps its outer white space
+  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the rest is one piece, up to the text's end (or start)
     const auto splits = static_cast<std::ptrdiff_t>(most);
     if (from_right) {
       words.erase(words.begin(), words.end() - splits - 1);
@@ -270,7 +270,7 @@ inline value look_for(std::string_view name, method_text text, const arguments& 
   work.read(4 * text.size() + a.text(0).size());
   const searcher search(a.text(0).bytes(), work);
   const std::size_t step = a.text(0).size();
-  const bool beyond = bound(1).value_or(0) > static_cast<std::int64_t>(length);  // beyond the end, not even an empty string is found
+  const bool beyond = bound(1).value_or(0) > static_cast<std::int64_t>(length);  // if `start` is beyond the end, not even "" is found
   if (name == "count") {
     if (beyond) return value(std::int64_t{0});
     if (step == 0) return value(static_cast<std::int64_t>(count_characters(inside)) + 1);
@@ -324,7 +324,8 @@ inline value padded(std::string_view name, method_text text, const arguments& gi
   return out;
 }
 
-/// Implements isalpha and similar methods. Returns whether the text is not empty and all its characters belong to the class.
+/// Implements isalpha and similar methods. Returns whether the text is not empty and all its characters belong to the class. For isupper
+/// and islower, characters without case do not count, and at least one character must have case.
 inline value is_class(std::string_view name, method_text text, budget& work) {
   work.read(text.size());
   bool any = false;

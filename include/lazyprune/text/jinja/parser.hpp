@@ -438,7 +438,7 @@ class parser {
     return make(at, std::move(all));
   }
 
-  /// Parses `left OP right` if the next symbol is one of these. Else returns null.
+  /// Parses `left OP right` if the next token is one of `symbols`. Else returns null.
   template <class Operand>
   expression_ptr link(expression_ptr& left, std::initializer_list<std::pair<std::string_view, operation>> symbols, Operand operand) {
     const position at = now().at;

@@ -34,7 +34,7 @@ struct decoder {
   };
   struct byte_fallback {};  // a run of <0x..> becomes the bytes it names, or one U+FFFD per byte if the run is not UTF-8
   struct fuse {};           // joins all pieces to one
-  struct strip {            // removes up to `start` and `stop` characters from both ends of each piece
+  struct strip {            // removes `character` up to `start` times from the beginning of each piece, up to `stop` times from its end
     std::string character;
     std::size_t start, stop;
   };
@@ -77,8 +77,8 @@ class piece_decoder {
   /// The decoder must outlive this object.
   explicit piece_decoder(const decoder& how) : how_(&how), states_(how.steps.size()) {}
 
-  /// Returns the text that is final once this piece is known. Throws `error` if a step makes more than 4096 bytes plus 64 per byte of the
-  /// pieces so far.
+  /// Returns the text that is final once this piece is known. Throws `error` if a step makes a piece of more than 4096 bytes plus 64 per
+  /// byte of all pieces so far.
   std::string push(std::string_view piece) {
     std::string out;
     most_ += 64 * piece.size();

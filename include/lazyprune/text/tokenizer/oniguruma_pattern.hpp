@@ -79,8 +79,9 @@ class oniguruma_reader {
     atom_ = out_.size();
   }
 
-  /// Writes a character that stands for itself. If case is ignored, refuses two letters in a row that are the folded case of a single
-  /// character. For example, the sharp s folds to ss, so (?i)ss matches it in Oniguruma, but not in PCRE2.
+  /// Writes a character that stands for itself. If case is ignored, refuses characters beyond ASCII. It then also refuses two letters in a
+  /// row that are the folded case of a single character. For example, the sharp s folds to ss, so (?i)ss matches it in Oniguruma, but not
+  /// in PCRE2.
   void literal(std::string_view character) {
     const char lower =
         character.size() == 1 && character[0] >= 'A' && character[0] <= 'Z' ? static_cast<char>(character[0] + 32) : character[0];

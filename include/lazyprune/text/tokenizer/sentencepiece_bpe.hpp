@@ -241,7 +241,8 @@ class sentencepiece_bpe {
     return at == none ? 0 : symbols_[at].text.size();
   }
 
-  /// Returns the text with the model's settings applied: spaces become U+2581, one space comes first, extra spaces are removed.
+  /// Returns the text with the model's settings applied: depending on them, spaces become U+2581, one space comes first, and extra spaces
+  /// are removed.
   template <class MayBe>
   std::string normalized(std::string_view text, const MayBe& may_be) const {
     const std::string_view written = model_.escape_whitespaces ? space : " ";
@@ -388,7 +389,8 @@ class sentencepiece_decoder {
     any_text_ = true;
   }
 
-  /// Appends a piece's text with spaces in place of U+2581. Drops the spaces that encoding put before the text.
+  /// Appends a piece's text with spaces in place of U+2581. At the start of the text, drops one leading space, which encoding may have put
+  /// there.
   void append(std::string_view text, std::string& out) {
     const sentencepiece_model& model = tokens_->model_;
     if (at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) && text.starts_with(sentencepiece_bpe::space)) {

@@ -108,7 +108,7 @@ inline std::vector<added_token> llama3_special_tokens(token_id first) {
   return all;
 }
 
-/// Throws `error` for ranks that are not Llama 3's. The message names a known model with the same number of ranks.
+/// Throws `error` for ranks that are not Llama 3's. The message names a known model with the same number of ranks, if there is one.
 [[noreturn]] inline void refuse_ranks(std::size_t count, std::string_view file) {
   constexpr std::pair<std::size_t, std::string_view> others[] = {{50256, "GPT-2's r50k_base"},
                                                                  {100256, "GPT-4's cl100k_base"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The steps of a tokenizer.json, in the order of the `tokenizers` library. First, added tokens are cut out. The rest is normalized and
-// split into words. The model (BPE or Unigram) encodes each word. Last, the post-processor puts tokens around the result.
+// The steps of a tokenizer.json, in the order of the `tokenizers` library. First, added tokens are cut out. The rest is normalized, and
+// further added tokens are cut out. What remains is split into words. The model (BPE or Unigram) encodes each word. Last, the
+// post-processor puts tokens around the result.
 #pragma once
 
 #include <algorithm>

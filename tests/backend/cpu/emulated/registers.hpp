@@ -206,8 +206,8 @@ inline void clear_tile(int t) {
   std::memset(registers.data[t], 0, sizeof registers.data[t]);
 }
 
-/// TDPBF16PS: one chain sums the first products of all pairs, another chain sums the second products. Both are then added to the earlier
-/// sum.
+/// TDPBF16PS: one chain sums the first products of all pairs, another chain sums the second products. The sum of both chains is then added
+/// to the earlier sum.
 inline void add_tile_product(int sums, int a, int b) {
   const tiles& t = registers;
   require(t.ready && t.row_bytes[a] / 4 == t.rows[b] && t.rows[sums] == t.rows[a] && t.row_bytes[sums] == t.row_bytes[b]);

@@ -28,7 +28,7 @@ inline bool is_missing(lazyprune::isa instructions) {
 struct tile_sample {
   static constexpr std::size_t outputs = lazyprune::kernels::tile_outputs, line = lazyprune::kernels::line_bytes;
 
-  /// `number(i)` gives the numbers of the rows and weights.
+  /// The rows hold number(0), number(1) and so on. The weights hold number(1000), number(1001) and so on.
   template <class Number>
   tile_sample(const lazyprune::kernels::product_kernel& k, std::size_t rows_, std::size_t inputs_, const Number& number)
       : kernel(k), rows(rows_), inputs(inputs_), depth(k.line_inputs == 1 ? inputs : (inputs + 31) / 32 * 32) {
@@ -49,8 +49,8 @@ struct tile_sample {
 
   std::size_t panel_bytes() const { return depth / kernel.line_inputs * line; }
 
-  /// Returns the sums (count, 32) of the rows from `first` on, with the inputs cut at `cut`. If `wide` is true, the weights are widened
-  /// first.
+  /// Returns the sums (count, 32) of `count` rows from `first` on. One call of the kernel adds the inputs before `cut`, and a second call
+  /// adds the others. If `wide` is true, the weights are widened first.
   std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut, bool wide = false) const {
     lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element + line);
     std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The contract of every elementwise_kernel, for every length near the length of a register. Results have the bits of the definition, or one
-// rounding more if multiply-adds are not fused.
+// The contract of every elementwise_kernel, for every length up to 69 and some greater lengths. If the kernel fuses multiply-adds, results
+// have the bits of the definition. Otherwise they may differ by roundings.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/elementwise_kernel.hpp>

@@ -15,7 +15,7 @@
 
 namespace lazyprune_test {
 
-/// Rows of a running softmax, block after block.
+/// The running softmax of some rows, to which blocks of scores are added one after another.
 struct softmax_sample {
   static constexpr std::size_t tiles = 3, tile = lazyprune::kernels::tile_outputs, keys = tiles * tile,
                                lanes = lazyprune::kernels::mass_lanes;

@@ -202,7 +202,7 @@ inline cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 
-/// A kernel may have 48 KiB of shared memory. It may have more, up to the device's limit, if the host has asked for it.
+/// A block may have 48 KiB of shared memory. It may have more, up to the device's limit, if the host has asked for it for this kernel.
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
 inline constexpr int cudaSharedmemCarveoutMaxShared = 100;  // percent
 template <class Kernel>

@@ -51,7 +51,7 @@ class device {
     (to ? to : default_stream())->work.push_back(std::move(work));
   }
 
-  /// Does work of all streams until this stream has none left. After a fault, the remaining work of all streams is dropped.
+  /// Does work of all streams until the stream `until` has none left. After a fault, the remaining work of all streams is dropped.
   void synchronize(stream* until) {
     const std::lock_guard lock(one_at_a_time);
     if (!until) until = default_stream();

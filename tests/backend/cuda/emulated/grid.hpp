@@ -43,7 +43,7 @@ struct thread;
 struct warp {
   static constexpr std::size_t most_bytes = 32;  // the largest operand or result of a lane
 
-  moment since = 0;  // the last __syncwarp
+  moment since = 0;  // when the last __syncwarp was
   unsigned arrived = 0;
   unsigned parity = 0;
   void (*about)() = nullptr;
@@ -65,7 +65,7 @@ struct thread {
   site where{};
   knowledge knows{};
   release fenced{};            // the accesses that its last fence covers; all members are 0 before the first fence
-  std::vector<release> met{};  // what its atomics have found; the next fence acquires it
+  std::vector<release> met{};  // the releases that its atomics have found; the next fence acquires them
 
   /// An asynchronous copy of 16 bytes into shared memory.
   struct copy {
@@ -76,7 +76,7 @@ struct thread {
   std::deque<std::vector<copy>> copy_groups{};  // the oldest group is first
 };
 
-/// A grid of blocks on the device, one block at a time.
+/// Runs the grids of the device, one block at a time.
 class grid {
  public:
   explicit grid(memory& of) : memory_(of) {}

@@ -110,7 +110,7 @@ class memory {
   std::size_t capacity = address_bytes;  // how many bytes can be allocated at a time
   std::size_t held() const { return held_; }
   std::size_t allocations() const { return allocations_; }  // the number of allocations ever made
-  bool checks = true;  // if false, accesses skip the shadow; what is allocated meanwhile counts as not allocated once it is true again
+  bool checks = true;  // if false, accesses skip the shadow; memory allocated meanwhile counts as not allocated when `checks` is true again
   moment clock = first_moment;
 
   /// Allocates this many unwritten bytes and returns their address, or 0 if there is no room. It never returns an address twice, so that a

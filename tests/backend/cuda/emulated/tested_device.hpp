@@ -14,7 +14,7 @@ inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
 
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }
 
-/// Makes threads run in another order from now on.
+/// From now on, threads run in an order that follows from `seed`.
 inline void shuffle_threads(std::uint64_t seed) { emulated::the_device().threads.seed = seed; }
 
 /// Tells whether memory was allocated since this object was constructed.
