@@ -69,7 +69,8 @@ TEST_CASE("the answer goes to stdout, everything else to stderr") {
   CHECK(result.code == 0);
   CHECK(result.out == " temples\n");
   const std::vector<std::string> lines = lines_of(result.err);
-  REQUIRE(lines.size() == 5);
+  // The time decides whether there is a sixth line.
+  REQUIRE((lines.size() == 5 || (lines.size() == 6 && lines[5].starts_with("the last token comes later than with the dense model"))));
   CHECK(lines[0].starts_with("memory: "));
   CHECK(lines[1] == "policy: lazyllm --stages 3:0.3,5:0.1");  // the stages of lazyprune.json
   CHECK(lines[2].starts_with("prompt: "));
