@@ -245,6 +245,7 @@ class engine_of_noise {
 
  private:
   evidence look(const layer_plan& plan, evidence_kind kind, std::size_t window) {
+    if (plan.rows.empty()) return {};  // a chunk whose tokens all wait for the next step
     const std::size_t n = plan.active.size();
     const std::size_t queries = kind == evidence_kind::window ? window : 1;
     probabilities_.assign(queries * heads * n, 0.0f);
