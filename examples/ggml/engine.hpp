@@ -223,6 +223,7 @@ class engine {
   /// policy wants, or the logits.
   void compute(const std::vector<planned_layer>& range, evidence_kind wanted, std::size_t queries) {
     const std::vector<position>& rows = range.back().rows;
+    if (rows.empty()) return;  // a chunk whose tokens all wait for the next step
     const std::size_t most = std::max(options_.ubatch, queries), graphs = (rows.size() + most - 1) / most;
     const std::size_t size = (rows.size() + graphs - 1) / graphs;  // graphs of equal size, because each graph reads all weights
     std::vector<std::size_t> done(range.size(), 0);                // for each layer: how many of its rows are computed
