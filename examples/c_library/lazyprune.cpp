@@ -468,7 +468,7 @@ struct callers_rows {
   std::size_t stride;
 };
 
-/// Whether an array of `count` numbers holds `rows` rows. The arithmetic cannot overflow.
+/// Returns whether an array of `count` numbers holds `rows` rows. The arithmetic cannot overflow.
 bool holds(std::size_t count, std::size_t rows, std::size_t width, std::size_t stride) {
   return rows == 0 || (count >= width && (rows == 1 || stride <= (count - width) / (rows - 1)));
 }

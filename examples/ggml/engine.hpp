@@ -208,7 +208,7 @@ class engine {
   /// those of llama.cpp, which computes the attention of all rows.
   static constexpr std::size_t least_finished = 64;
 
-  /// Whether the device's flash attention takes keys and values in F32, the type that ggml_get_rows yields.
+  /// Returns whether the device's flash attention takes keys and values in F32, the type that ggml_get_rows yields.
   bool attends_floats(ggml_backend_dev_t device) const {
     const ggml_context_ptr scratch(ggml_init({8 * ggml_tensor_overhead(), nullptr, true}));
     ggml_context* const c = scratch.get();

@@ -28,7 +28,7 @@ struct backend_flags {
   bool exact = false;
 };
 
-/// Which questions are answered, and how they are asked.
+/// The flags that choose the questions and say how to ask them.
 struct question_flags {
   std::vector<std::string> data;  // the files with the samples
   std::string task;               // empty: the task that the data name

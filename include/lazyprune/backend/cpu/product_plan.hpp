@@ -104,9 +104,10 @@ class product_plan {
   bool prefetches_ = false;  // whether L2 has room for the next block beside this one
 };
 
-/// What to prefetch while a block is computed. The product of a strip and tile i of this block prefetches a share of the weights of tile i
-/// of the next block. Many strips do not fit into L2 together, so with many strips the tiles alternate. At an even tile, the product
-/// prefetches a share of the next strip. At an odd tile i, it prefetches a share of the weights of the next block's tiles i - 1 and i.
+/// Says which memory to prefetch while a block is computed. The product of a strip and tile i of this block prefetches a share of the
+/// weights of tile i of the next block. Many strips do not fit into L2 together, so with many strips the tiles alternate. At an even tile,
+/// the product prefetches a share of the next strip. At an odd tile i, it prefetches a share of the weights of the next block's tiles i - 1
+/// and i.
 class block_prefetch {
  public:
   block_prefetch(const product_plan& plan, const product_block& block, const std::byte* packed)
