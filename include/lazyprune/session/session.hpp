@@ -63,6 +63,11 @@ class session final : public step_machine {
       return 0;
   }
 
+  std::size_t evidence_window() const noexcept override {
+    const scorer_needs needs = this->needs();
+    return needs.kind == evidence_kind::window && needs.every_layer ? needs.window : 0;
+  }
+
   /// Whether `step::leave` accepts this view.
   template <class View>
   static constexpr bool takes = chosen_scorer<Scorer> || std::same_as<View, evidence_type> || std::same_as<View, evidence>;
@@ -87,10 +92,6 @@ class session final : public step_machine {
   scorer_needs needs() const noexcept { return needs_of(policy_.scorer); }
   bool by_scores() const noexcept { return sees_scores(policy_.schedule); }
   std::size_t most_queries() const noexcept override { return needs().window; }
-  std::size_t gathered_queries() const noexcept override {
-    const scorer_needs needs = this->needs();
-    return needs.kind == evidence_kind::window && needs.every_layer ? needs.window : 0;
-  }
   std::optional<head_reduction> heads_read() const noexcept override { return needs().over_heads; }
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }

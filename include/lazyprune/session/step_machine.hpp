@@ -163,7 +163,7 @@ class step_machine {
   /// are required. A step that was abandoned may have dropped some of them for good: these have no rows. A chunk computes only tokens
   /// before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every layer, however the
   /// prompt was cut.
-  std::size_t evidence_window() const noexcept { return gathered_queries(); }
+  virtual std::size_t evidence_window() const noexcept = 0;
 
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
   /// to the next. Spills count as saved once the next layer is entered. Frontiers that have grown do not go back. If a layer was entered
@@ -227,7 +227,6 @@ class step_machine {
   virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that the layer has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
-  virtual std::size_t gathered_queries() const noexcept = 0;  // evidence_window()
   /// `mean` or `max` if the scorer reads only the mean or only the maximum over the heads; nullopt if it reads each head.
   virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
@@ -240,7 +239,7 @@ class step_machine {
   std::span<const position> active() const noexcept { return active_; }
   std::size_t rows() const noexcept { return rows_.size(); }
   std::size_t window() const noexcept {
-    if (gathered_queries() == 0) return std::min(most_queries(), rows());
+    if (evidence_window() == 0) return std::min(most_queries(), rows());
     std::size_t count = 0;
     for (auto t = static_cast<position>(first_evidence_row()); t < known(); ++t) count += !table_.dropped_for_good(t);
     return count;
@@ -312,13 +311,13 @@ class step_machine {
 
   /// The first evidence row of the step; known() if the scorer gathers no windows.
   std::size_t first_evidence_row() const noexcept {
-    const std::size_t queries = gathered_queries();
+    const std::size_t queries = evidence_window();
     return queries == 0 ? known() : std::max(queried_to_, known() - std::min(known(), queries));
   }
 
   /// The first position that a chunk leaves for a later step when `tokens` tokens are known and steps with outputs have read `queried_to`.
   std::size_t chunk_end(std::size_t queried_to, std::size_t tokens) const noexcept {
-    const std::size_t queries = gathered_queries();
+    const std::size_t queries = evidence_window();
     return queries == 0 ? tokens : std::max(queried_to, tokens - std::min(tokens, queries - 1));
   }
 
