@@ -93,7 +93,8 @@ KINDS = {"norm": "norm_rows", "round": "round_rows", "rotate": "rotate_rows", "p
 
 
 def fits(name, kernel):
-    """True if a kernel may be the entry `name` of LAYER. Products have cuBLASLt's own names."""
+    """True if a kernel may be the entry `name` of LAYER. cuBLASLt names the kernels of products, so every kernel without one of our names may be
+    a product."""
     kind = KINDS.get(name.split()[0].rstrip(","))
     return kind in kernel if kind else not any(own in kernel for own in KINDS.values())
 

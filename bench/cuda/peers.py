@@ -132,7 +132,7 @@ def free_memory():
     if torch.cuda.is_available():
         try:
             torch.cuda.empty_cache()
-        except RuntimeError:  # an earlier kernel broke the context; the entries say so
+        except RuntimeError:  # an earlier kernel broke the context, and the entry of this kernel already has the error
             pass
 
 
@@ -235,7 +235,8 @@ def captured(work):
 
 
 def timed_on_cuda(calls, budget):
-    """A sample runs every call at least once and takes 2 ms or more. A CUDA graph hides the launches. Without a graph, the time includes them."""
+    """Returns the seconds per call, from samples that run every call at least once and take 2 ms or more. A sample replays a CUDA graph, which
+    hides the launches. If the calls cannot be captured in a graph, a loop runs them, and the time includes the launches."""
 
     def each():
         for call in calls:
@@ -251,7 +252,7 @@ def timed_on_cuda(calls, budget):
     try:
         graph = captured(sample)
         work, timer = graph.replay, "graph"
-    except RuntimeError:  # torch leaves the capture's stream current
+    except RuntimeError:  # after the failed capture, torch's current stream is still that of the capture
         torch.cuda.set_stream(stream)
         torch.cuda.synchronize()
         graph, work, timer = None, sample, "loop"
@@ -331,7 +332,7 @@ def products_to_measure(names, rows_list):
 
 
 def ceilings(flags, results):
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # sums in float, also where a product is split
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # sums stay in float, even if cuBLAS splits a product
     device, wanted = flags.device, list(products_to_measure(flags.shape, flags.prompts))
     largest = max(key["rows"] * key["inputs"] + key["inputs"] * key["outputs"] for key in wanted)
     pool = torch.empty(max(POOL_NUMBERS[device], 2 * largest + 256), dtype=torch.bfloat16, device=device).normal_()
@@ -456,7 +457,8 @@ def next_token(output):
 
 
 def run_of(device, model, prompt, cache, step):
-    """Returns the seconds of a prefill, until the device has its token, and the seconds per decoded token. `step` runs the model on one token."""
+    """Returns the seconds of a prefill, until the device has chosen the first token, and the seconds per decoded token. `step` runs the model on
+    one token."""
     synchronize(device)
     start = time.perf_counter()
     output = model(input_ids=prompt, past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -472,7 +474,7 @@ def run_of(device, model, prompt, cache, step):
 
 
 def runs_of(device, model, tokens, new_cache, step):
-    """Prefill and decode seconds of REPETITIONS runs, each of another prompt, after a first run that is not counted."""
+    """Prefill and decode seconds of REPETITIONS runs, each with another prompt, after a first run that is not counted."""
     timings = []
     for _ in range(1 + REPETITIONS):
         prompt = torch.randint(0, model.config.vocab_size, (1, tokens), device=device)
@@ -496,7 +498,7 @@ def compiled_of(device, model, tokens):
     time of this run is kept as `compile_seconds`."""
     from transformers import StaticCache
 
-    torch._dynamo.reset()  # another prompt has another cache length: compile for it alone
+    torch._dynamo.reset()  # a prompt of another length has a cache of another length, so the step is compiled again
     compiled = torch.compile(model.__call__, mode="reduce-overhead", dynamic=False)
     cache = StaticCache(config=model.config, max_cache_len=tokens + DECODED)
 

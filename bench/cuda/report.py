@@ -137,7 +137,7 @@ def report(name, notes, runs, folder, by):
     yield ""
     yield f"Measured by `sh bench/cuda/{by}`, with random weights in bf16. `over paper` is the measured time divided by the time that"
     yield "[roofline.py](roofline.py) expects. `predicted` is the speedup that the cost model expects, with costs per operation measured in the dense"
-    yield "prefill. `measured / predicted` is the measured speedup divided by it."
+    yield "prefill. `measured / predicted` is the measured speedup divided by `predicted`."
     yield ""
     for note in notes:
         yield f"- {note}"

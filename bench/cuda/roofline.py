@@ -74,7 +74,8 @@ STOP = 60e-6  # seconds that the device waits while the host reads scores or log
 LISTS = 3e-6  # seconds to copy positions, slots and addresses of an operation to the device, if they are not there already
 BLOCK_ROWS = 2048  # rows that a layer's operations take at a time (cuda::block_rows)
 
-# For 32 layers: the schedule drawn in the paper's Figure 4, and the one that bench/end_to_end/run.sh uses for 2.3x.
+# The share of tokens kept at each pruning layer of a model with 32 layers. `drawn` is the schedule drawn in the paper's Figure 4, and `2.3x` is
+# the schedule that bench/end_to_end/run.sh calls so.
 SCHEDULES = {"dense": {}, "drawn": {9: 0.7, 19: 0.7, 28: 0.7}, "2.3x": {9: 0.35, 19: 0.35, 28: 0.35}}
 
 

@@ -8,7 +8,7 @@
 #   STEPS="sanitizer tests tables"     the steps to run
 #   SHAPES="llama-2-7b llama-3-8b"     model shapes, with random weights in bf16
 #   PROMPTS="1024 2048 3376 4096 8192 16384 32768"   tokens; 3,376 is the paper's average prompt
-#   SCHEDULES="drawn 2.3x"             of pruning, beside the dense model; bench/end_to_end/run.sh explains them
+#   SCHEDULES="drawn 2.3x"             pruning schedules to compare with the dense model; bench/end_to_end/run.sh explains them
 #   STAGES=                            stages that replace those of the schedules, for shapes without 32 layers
 #   PREDICT=68                         tokens after each prompt; 68 is the paper's average answer
 #   REPETITIONS=5                      runs of each cell, after one to warm up
@@ -18,7 +18,7 @@
 #   PACKAGES=.portable/packages        a folder of packages, made by portable.sh, for a machine that cannot install any
 #
 # When the script is interrupted, the next run continues with the unfinished tool of the sanitizer or the unfinished table. If a prompt does not
-# fit into the GPU's memory, the table says so in its line. A failure ends the script with one line.
+# fit into the GPU's memory, the line of this prompt in the table says so. At a failure the script prints one line and ends.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -80,8 +80,8 @@ case $steps in *tables*) [ -x "$program" ] || fail "$program: expected a program
 case $steps in *sanitizer* | *tests*) [ -x "$test_program" ] || fail "$test_program: expected a program, found none" ;; esac
 
 # The sanitizer checks every access, race and barrier of the kernels in their tests. Whole models would take hours. Each file has a process of its
-# own, because errors on a GPU are sticky. Tests provoke errors of the API on purpose, so these are not reported. initcheck reports the padding
-# between rows as numbers that were never written. Therefore it checks only two files, and its findings are not failures.
+# own, because some CUDA errors stay until the process ends. Tests provoke errors of the API on purpose, so these are not reported. initcheck
+# reports the padding between rows as numbers that were never written. Therefore it checks only two files, and its findings are not failures.
 files_of_sanitizer() {
   case $1 in
     initcheck) echo cuda/attention cuda/elementwise ;;
@@ -127,8 +127,8 @@ tests() {
   mv "$work/tests.log" "$work/tests.passed"
 }
 
-# table SHAPE SCHEDULE: measures all prompts in one process, because making the weights takes a while. If a prompt does not fit into memory,
-# the longest one is left out and noted in a file.
+# table SHAPE SCHEDULE: measures all prompts in one process, because making the weights takes a while. If the memory is too small, the longest
+# prompt is left out, a file notes it, and the other prompts are measured again.
 table() {
   result=$work/tables/$1_$2.json
   [ ! -e "$result" ] || return 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The backend for NVIDIA GPUs. cuBLASLt computes the products, and the library's own kernels compute everything else, all in one stream.
+// The backend for NVIDIA GPUs. cuBLASLt computes the products of many rows, and the library's own kernels everything else, in one stream.
 // nvcc must compile a file that includes this header (CMake target lazyprune::cuda).
 #pragma once
 
@@ -143,6 +143,7 @@ class cuda_backend {
 
   void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
     assert(2 * out.columns == w.outputs());
+    if (device::products::are_few(x.rows, w)) return device::products::multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out);
     const rows_view<float> both{gated_.reserve(x.rows * w.outputs()), x.rows, w.outputs(), w.outputs()};
     multiply(x, w, bias, both);
     launch_pieces(device::gate_rows<float>, x.rows, out.columns, span(rows_view<const float>(both)), out.columns, gate, span(out));

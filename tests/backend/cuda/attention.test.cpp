@@ -76,7 +76,7 @@ struct budget {
 std::map<std::string, budget> budgets() {
   std::map<std::string, budget> all;
   const std::regex line("\n/// budget ([^:\n]+): (\\d+) registers, (\\d+) bytes of shared memory, (\\d+) blocks? of (\\d+) threads(?=\n)");
-  for (const char* name : {"attention.cuh", "elementwise.cuh"}) {
+  for (const char* name : {"attention.cuh", "elementwise.cuh", "row_products.cuh"}) {
     const std::string text = read_text(source_dir() / "include/lazyprune/backend/cuda" / name);
     for (std::sregex_iterator m(text.begin(), text.end(), line), end; m != end; ++m) {
       const auto number = [&](std::size_t i) -> std::size_t { return std::stoull((*m)[i]); };
@@ -119,9 +119,15 @@ TEST_CASE("launches ask for the shared memory that the budgets state, and as man
   check_budgets<64>(all);
   check_budgets<128>(all);
   check_budgets<256>(all);
-  CHECK(all.size() == 21);
+  CHECK(all.size() == 27);
   CHECK(all.at("join_splits").shared_bytes == device::split_join::shared_bytes);
   CHECK(all.at("join_splits").threads == device::split_join::threads);
+  for (const std::string rows : {"1", "2", "4"})
+    for (const std::string parts : {"1", "2"}) {
+      const budget& b = all.at("multiply_rows<" + rows + ", " + parts + ">");
+      CHECK(b.shared_bytes == device::row_product_block::shared_bytes(std::stoul(rows), 4096));
+      CHECK(b.threads == device::row_product_block::threads);
+    }
   for (const auto& of_kernel : all) {
     CAPTURE(of_kernel.first);
     CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));

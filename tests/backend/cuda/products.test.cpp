@@ -36,3 +36,47 @@ TEST_CASE("a weight in bf16 rounds activations to bf16") {
   products.multiply({x.data(), 1, 2, 2}, weight, nullptr, false, {out.data(), 1, 1, 1});
   CHECK(out.numbers()[0] == 1.0f + 0x1p-20f);
 }
+
+TEST_CASE("the algorithm for a number of rows is chosen for at most an eighth more rows") {
+  using device::product_algorithms;
+  for (const std::size_t rows : {1u, 7u, 15u, 16u}) CHECK(product_algorithms::rows_of_choice(rows) == rows);
+  CHECK(product_algorithms::rows_of_choice(17) == 18);
+  CHECK(product_algorithms::rows_of_choice(1328) == 1408);
+  CHECK(product_algorithms::rows_of_choice(2047) == 2048);
+  CHECK(product_algorithms::rows_of_choice(2048) == 2048);
+}
+
+TEST_CASE("products of all numbers of rows have the same results, computed by cuBLASLt or by multiply_rows, in any order of calls") {
+  const std::size_t inputs = 24, outputs = 5, most = 40;
+  std::vector<float> w(outputs * inputs), x(most * inputs);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 7) - 3;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 11) - 5;
+  device::weight_upload upload;
+  const device::weight weight(only(stored(w, outputs, inputs, dtype::f32)), dtype::bf16, dtype::bf16, upload);
+  on_device<float> rows(x), out(most * outputs);
+  device::products products;
+  for (const std::size_t count : {40u, 3u, 37u, 1u, 17u, 4u, 5u, 36u, 2u}) {
+    CAPTURE(count);
+    products.multiply({rows.data(), count, inputs, inputs}, weight, nullptr, false, {out.data(), count, outputs, outputs});
+    const std::vector<float> found = out.numbers();
+    for (std::size_t i = 0; i < count * outputs; ++i) {
+      float expected = 0;
+      for (std::size_t k = 0; k < inputs; ++k) expected += x[i / outputs * inputs + k] * w[i % outputs * inputs + k];
+      REQUIRE(found[i] == expected);
+    }
+  }
+}
+
+TEST_CASE("few rows are at most four, with a weight in bf16 and activations that fit into shared memory") {
+  device::weight_upload upload;
+  const auto weight = [&](std::size_t inputs, dtype as) {
+    return device::weight(only(stored(std::vector<float>(inputs), 1, inputs, dtype::f32)), as, as, upload);
+  };
+  const device::weight narrow = weight(4096, dtype::bf16), wide = weight(14336, dtype::bf16), exact = weight(8, dtype::f32);
+  CHECK(device::products::are_few(1, narrow));
+  CHECK(device::products::are_few(4, narrow));
+  CHECK_FALSE(device::products::are_few(5, narrow));
+  CHECK(device::products::are_few(2, wide));
+  CHECK_FALSE(device::products::are_few(3, wide));
+  CHECK_FALSE(device::products::are_few(1, exact));
+}

@@ -512,15 +512,16 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
 inline constexpr unsigned most_splits = 64;
 
 /// Joins the results of the splits. Grid (rows, heads). First, each thread computes the factor of one split in the sum. Then each thread
-/// adds up one dimension over some of the splits. Other threads add up the same dimension over the other splits.
-/// budget join_splits: 32 registers, 1312 bytes of shared memory, 8 blocks of 256 threads
+/// adds up one dimension over some of the splits, and loads the numbers of eight splits at a time. Other threads add up the same dimension
+/// over the other splits.
+/// budget join_splits: 32 registers, 2368 bytes of shared memory, 4 blocks of 512 threads
 struct split_join {
-  static constexpr unsigned threads = 256;
+  static constexpr unsigned threads = 512;
   static constexpr std::size_t shared_bytes = (most_splits + threads + threads / warp_lanes) * sizeof(float);
 };
 
 template <class Task>
-__global__ void join_splits(Task t, unsigned splits) {
+__global__ void __launch_bounds__(split_join::threads, 4) join_splits(Task t, unsigned splits) {
   const shared<float> share = shared_memory<float>(0), sums = share + most_splits, room = sums + split_join::threads;
   const std::size_t step = static_cast<std::size_t>(t.rows) * t.heads * (2 + t.head_dim);
   const global<float> part = t.parts + (static_cast<std::size_t>(blockIdx.x) * t.heads + blockIdx.y) * (2 + t.head_dim);
@@ -536,7 +537,11 @@ __global__ void join_splits(Task t, unsigned splits) {
   const unsigned d = threadIdx.x % width;
   float x = 0;
   if (threadIdx.x < turns * width && d < t.head_dim)
-    for (unsigned i = threadIdx.x / width; i < splits; i += turns) x += share[i] * part[i * step + 2 + d];
+    for (unsigned i = threadIdx.x / width; i < splits; i += 8 * turns)
+      LAZYPRUNE_UNROLL for (unsigned of_eight = 0; of_eight < 8; ++of_eight) {
+        const unsigned split = i + of_eight * turns;
+        if (split < splits) x += share[split] * part[split * step + 2 + d];
+      }
   sums[threadIdx.x] = x;
   __syncthreads();
   if (threadIdx.x >= t.head_dim) return;

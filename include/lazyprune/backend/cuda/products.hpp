@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Products with weights, by cuBLASLt. cuBLASLt is column-major, so it reads a row-major matrix as its transpose. We therefore compute out =
-// x w^T as out^T = (w^T)^T x^T, where cuBLASLt sees w^T and x^T in memory. The weight is the left operand. The weights of one output are
-// adjacent in memory, as tensor cores want them.
+// Products with weights, by cuBLASLt, or by a kernel of ours if there are few rows. cuBLASLt is column-major, so it reads a row-major
+// matrix as its transpose. We therefore compute out = x w^T as out^T = (w^T)^T x^T, where cuBLASLt sees w^T and x^T in memory. The weight
+// is the left operand. The weights of one output are adjacent in memory, as tensor cores want them.
 #pragma once
 
 #include <cublasLt.h>
@@ -13,11 +13,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <type_traits>
 
 #include <lazyprune/backend/cuda/check.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
 #include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/row_products.cuh>
 #include <lazyprune/backend/cuda/weights.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
@@ -25,65 +28,53 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Computes products of activations with weights. Sums are float. Activations are rounded to bf16 if the weight is bf16. cuBLASLt chooses
-/// the order of the additions by the shapes, the distances between rows, and the alignments. A row gets the same bits whenever these are
-/// the same, but it may get other bits in another batch.
-class products {
+/// The algorithms of cuBLASLt's products. All backend objects (contexts) of a process share them, so a new context need not choose again.
+/// Any number of threads may call this object at once.
+class product_algorithms {
  public:
-  products() {
-    cublasLtHandle_t made;
-    check(cublasLtCreate(&made), "cuBLASLt");
-    handle_.reset(made);
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // the size that cuBLAS itself uses on compute capability 9.0
+
+  /// A product of `rows` rows, as cuBLASLt sees it: its types, sizes, distances between rows, and addresses. Pitches count numbers.
+  struct product {
+    cudaDataType type;
+    const void* weight;
+    std::size_t outputs, inputs, weight_pitch;
+    const void* x;
+    std::size_t rows, x_pitch;
+    const float* bias;  // or null
+    bool add;
+    float* out;
+    std::size_t out_pitch;
+  };
+
+  /// Returns the object of this process. It is never destroyed, because the driver may end before it.
+  static product_algorithms& of_process() {
+    static product_algorithms& one = *new product_algorithms;
+    return one;
   }
 
-  std::size_t bytes() const { return rounded_.bytes() + room_.bytes(); }
-
-  /// Reserves scratch memory for products of up to `rows` rows and `inputs` inputs. `rounds` is true if weights may be bf16.
-  void reserve(std::size_t rows, std::size_t inputs, bool rounds) {
-    if (rounds) rounded_.reserve(rows * weight::pitch_of(inputs));
-    room_.reserve(workspace_bytes);
-  }
-
-  /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `bias` may be null.
-  void multiply(rows_view<const float> x, const weight& w, const float* bias, bool add, rows_view<float> out) {
-    if (x.rows == 0 || w.outputs() == 0) return;
-    const void* from = x.data;
-    std::size_t pitch = x.stride;
-    if (w.type() == dtype::bf16) {
-      pitch = w.pitch();
-      std::uint16_t* const rounded = rounded_.reserve(x.rows * pitch);
-      launch(round_rows<float>, {static_cast<unsigned>(x.rows), pieces_for(pitch)}, {threads_for(pitch)}, 0, stream(),
-             row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
-      from = rounded;
-    }
-    const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    const std::size_t inputs = w.type() == dtype::bf16 ? pitch : w.inputs();  // includes padding zeros: tensor cores want a multiple of 8
-    const layout left(type, inputs, w.outputs(), w.pitch()), right(type, inputs, x.rows, pitch),
-        result(CUDA_R_32F, w.outputs(), x.rows, out.stride);
-    const description how(bias);
-    const choice_key key{w.outputs(),
-                         x.rows,
-                         inputs,
-                         pitch,
-                         out.stride,
-                         static_cast<std::size_t>(type),
-                         bias != nullptr,
-                         add,
-                         alignment_of(w.data<std::byte>()),
-                         alignment_of(from),
-                         alignment_of(out.data)};
-    const auto found = choices_.find(key);
-    const choice& algorithm = found != choices_.end() ? found->second : choose(key, how, left, right, result);
-    const float one = 1, kept = add ? 1.0f : 0.0f;
-    void* const room = algorithm.room > 0 ? room_.reserve(workspace_bytes) : nullptr;
-    check(cublasLtMatmul(handle_.get(), how.made.get(), &one, w.data<std::byte>(), left.made.get(), from, right.made.get(), &kept, out.data,
-                         result.made.get(), out.data, result.made.get(), &algorithm.algorithm, room, algorithm.room, stream()),
+  /// Queues the product. `room` has workspace_bytes.
+  void multiply(const product& p, void* room) {
+    const layout left(p.type, p.inputs, p.outputs, p.weight_pitch), right(p.type, p.inputs, p.rows, p.x_pitch),
+        result(CUDA_R_32F, p.outputs, p.rows, p.out_pitch);
+    const description how(p.bias);
+    const choice algorithm = choose(p, how, left, right, result);
+    const float one = 1, kept = p.add ? 1.0f : 0.0f;
+    check(cublasLtMatmul(handle_.get(), how.made.get(), &one, p.weight, left.made.get(), p.x, right.made.get(), &kept, p.out,
+                         result.made.get(), p.out, result.made.get(), &algorithm.algorithm, algorithm.room > 0 ? room : nullptr,
+                         algorithm.room, stream()),
           "product");
   }
 
- private:
-  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // the size that cuBLAS itself uses on compute capability 9.0
+  /// Returns the number of rows that the algorithm for `rows` rows is chosen for: `rows` itself up to 16, otherwise the next multiple of an
+  /// eighth of the largest power of two in `rows`. So prompts of other lengths seldom need another choice, and the choice for a number of
+  /// rows does not depend on earlier products.
+  static std::size_t rows_of_choice(std::size_t rows) {
+    const std::size_t step = std::max<std::size_t>(std::bit_floor(rows) / 8, 1);
+    return (rows + step - 1) / step * step;
+  }
 
+ private:
   template <auto Destroy>
   struct destroy {
     template <class T>
@@ -122,18 +113,52 @@ class products {
   };
 
   /// The key of `choices_`: everything that the choice of an algorithm depends on.
-  using choice_key = std::array<std::size_t, 11>;
+  using choice_key = std::array<std::size_t, 12>;
   struct choice {
     cublasLtMatmulAlgo_t algorithm;
     std::size_t room;
   };
+
+  product_algorithms() {
+    cublasLtHandle_t made;
+    check(cublasLtCreate(&made), "cuBLASLt");
+    handle_.reset(made);
+  }
 
   /// Returns the alignment of an address in bytes, at most 256. No algorithm needs more.
   static std::size_t alignment_of(const void* p) {
     return std::min<std::size_t>(std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(p)), 256);
   }
 
-  const choice& choose(const choice_key& key, const description& how, const layout& left, const layout& right, const layout& result) {
+  choice choose(const product& p, const description& how, const layout& left, const layout& right, const layout& result) {
+    const std::size_t rows = rows_of_choice(p.rows);
+    const choice_key key{static_cast<std::size_t>(p.type),
+                         p.outputs,
+                         p.inputs,
+                         p.weight_pitch,
+                         rows,
+                         p.x_pitch,
+                         p.out_pitch,
+                         p.bias != nullptr,
+                         p.add,
+                         alignment_of(p.weight),
+                         alignment_of(p.x),
+                         alignment_of(p.out)};
+    const std::lock_guard lock(mutex_);
+    auto found = choices_.find(key);
+    if (found == choices_.end()) {
+      const layout more_right(p.type, p.inputs, rows, p.x_pitch), more_result(CUDA_R_32F, p.outputs, rows, p.out_pitch);
+      found = choices_.emplace(key, ask(key, how, left, more_right, more_result)).first;
+    }
+    if (rows == p.rows) return found->second;
+    cublasLtMatmulHeuristicResult_t checked;
+    const bool good = cublasLtMatmulAlgoCheck(handle_.get(), how.made.get(), left.made.get(), right.made.get(), result.made.get(),
+                                              result.made.get(), &found->second.algorithm, &checked) == CUBLAS_STATUS_SUCCESS &&
+                      checked.state == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= workspace_bytes;
+    return good ? choice{found->second.algorithm, checked.workspaceSize} : ask(key, how, left, right, result);
+  }
+
+  choice ask(const choice_key& key, const description& how, const layout& left, const layout& right, const layout& result) const {
     cublasLtMatmulPreference_t it;
     check(cublasLtMatmulPreferenceCreate(&it), "product");
     const owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> wish(it);
@@ -141,10 +166,10 @@ class products {
       check(cublasLtMatmulPreferenceSetAttribute(wish.get(), which, &value, sizeof value), "product");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key[8]));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key[9]));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key[10]));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key[10]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key[9]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key[10]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key[11]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key[11]));
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), how.made.get(), left.made.get(), right.made.get(), result.made.get(),
@@ -152,11 +177,80 @@ class products {
           "product");
     if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "product");
     check(best.state, "product");
-    return choices_.emplace(key, choice{best.algo, best.workspaceSize}).first->second;
+    return {best.algo, best.workspaceSize};
   }
 
   owned<cublasLtHandle_t, cublasLtDestroy> handle_;
+  std::mutex mutex_;
   std::map<choice_key, choice> choices_;
+};
+
+/// Computes products of activations with weights. Sums are float. Activations are rounded to bf16 if the weight is bf16. cuBLASLt computes
+/// products of many rows, and multiply_rows those of few rows with a weight in bf16. cuBLASLt chooses the order of the additions by the
+/// shapes, the distances between rows, and the alignments. A row gets the same bits whenever these are the same, but it may get other bits
+/// in another batch.
+class products {
+ public:
+  std::size_t bytes() const { return rounded_.bytes() + room_.bytes(); }
+
+  /// Reserves scratch memory for products of up to `rows` rows and `inputs` inputs. `rounds` is true if weights may be bf16.
+  void reserve(std::size_t rows, std::size_t inputs, bool rounds) {
+    if (rounds) rounded_.reserve(rows * weight::pitch_of(inputs));
+    room_.reserve(product_algorithms::workspace_bytes);
+  }
+
+  /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `bias` may be null.
+  void multiply(rows_view<const float> x, const weight& w, const float* bias, bool add, rows_view<float> out) {
+    if (x.rows == 0 || w.outputs() == 0) return;
+    if (are_few(x.rows, w)) return multiply_few<1>(x, w, bias, add, {}, out);
+    const void* from = x.data;
+    std::size_t pitch = x.stride;
+    if (w.type() == dtype::bf16) {
+      pitch = w.pitch();
+      std::uint16_t* const rounded = rounded_.reserve(x.rows * pitch);
+      launch(round_rows<float>, {static_cast<unsigned>(x.rows), pieces_for(pitch)}, {threads_for(pitch)}, 0, stream(),
+             row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
+      from = rounded;
+    }
+    const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    const std::size_t inputs = w.type() == dtype::bf16 ? pitch : w.inputs();  // includes padding zeros: tensor cores want a multiple of 8
+    product_algorithms::of_process().multiply(
+        {type, w.data<std::byte>(), w.outputs(), inputs, w.pitch(), from, x.rows, pitch, bias, add, out.data, out.stride},
+        room_.reserve(product_algorithms::workspace_bytes));
+  }
+
+  /// Returns whether multiply_rows computes a product of `rows` rows with this weight.
+  static bool are_few(std::size_t rows, const weight& w) {
+    return w.type() == dtype::bf16 && rows <= 4 && row_product_block::shared_bytes(std::bit_ceil(rows), w.pitch()) <= most_shared;
+  }
+
+  /// Computes out (rows, outputs / 2) = gate(first half of x w^T + bias) * second half. are_few(x.rows, w) must be true.
+  static void multiply_gated(rows_view<const float> x, const weight& w, const float* bias, gate_activation gate, rows_view<float> out) {
+    if (x.rows > 0 && w.outputs() > 0) multiply_few<2>(x, w, bias, false, gate, out);
+  }
+
+ private:
+  static constexpr std::size_t most_shared = std::size_t{64} << 10;  // bytes of a block of multiply_rows: at least two blocks must fit
+
+  template <unsigned Parts>
+  static void multiply_few(rows_view<const float> x, const weight& w, const float* bias, bool add, gate_activation gate,
+                           rows_view<float> out) {
+    const auto kernel = x.rows == 1 ? multiply_rows<1, Parts> : x.rows == 2 ? multiply_rows<2, Parts> : multiply_rows<4, Parts>;
+    row_product p{};
+    p.x = {x.data, x.stride};
+    p.weight = w.data<std::uint16_t>();
+    p.bias = bias;
+    p.out = {out.data, out.stride};
+    p.rows = static_cast<unsigned>(x.rows);
+    p.inputs = static_cast<unsigned>(w.inputs());
+    p.pitch = static_cast<unsigned>(w.pitch());
+    p.results = static_cast<unsigned>(w.outputs() / Parts);
+    p.add = add;
+    p.activation = gate;
+    launch(kernel, {(p.results + row_product_block::warps - 1) / row_product_block::warps}, {row_product_block::threads},
+           row_product_block::shared_bytes(std::bit_ceil(x.rows), w.pitch()), stream(), p);
+  }
+
   scratch<std::uint16_t> rounded_;
   scratch<std::byte> room_;
 };
