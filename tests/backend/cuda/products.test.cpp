@@ -37,15 +37,6 @@ TEST_CASE("a weight in bf16 rounds activations to bf16") {
   CHECK(out.numbers()[0] == 1.0f + 0x1p-20f);
 }
 
-TEST_CASE("the algorithm for a number of rows is chosen for at most an eighth more rows") {
-  using device::product_algorithms;
-  for (const std::size_t rows : {1u, 7u, 15u, 16u}) CHECK(product_algorithms::rows_of_choice(rows) == rows);
-  CHECK(product_algorithms::rows_of_choice(17) == 18);
-  CHECK(product_algorithms::rows_of_choice(1328) == 1408);
-  CHECK(product_algorithms::rows_of_choice(2047) == 2048);
-  CHECK(product_algorithms::rows_of_choice(2048) == 2048);
-}
-
 TEST_CASE("products of all numbers of rows have the same results, computed by cuBLASLt or by multiply_rows, in any order of calls") {
   const std::size_t inputs = 24, outputs = 5, most = 40;
   std::vector<float> w(outputs * inputs), x(most * inputs);
