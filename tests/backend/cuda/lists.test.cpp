@@ -19,11 +19,12 @@ std::span<const T> list(const std::vector<T>& numbers) {
   return numbers;
 }
 
-/// Returns how many copies to the device were made since the last call, and how many bytes they had.
+/// Copies to the device, and their bytes.
 struct sent {
   std::size_t copies, bytes;
   friend bool operator==(const sent&, const sent&) = default;
 };
+/// Returns the copies to the device since the last call of sent_now.
 sent sent_now() {
   static sent before{};
   device::synchronize();
@@ -62,7 +63,7 @@ TEST_CASE("lists on the device are not sent again; all others go in one copy") {
   CHECK(sent_now() == sent{0, 0});
 }
 
-TEST_CASE("a full buffer is filled again: no list is overwritten before it is read, and all are sent again") {
+TEST_CASE("a full buffer is filled again from its start: no list is overwritten while it is still read, and every list is sent again when it is next used") {
   device::lists all;
   std::mt19937 random(1);
   std::vector<std::uint32_t> expected(3 * 3000), got(expected.size());
