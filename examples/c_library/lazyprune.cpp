@@ -45,6 +45,8 @@ struct lazyprune_session {
   lazyprune::layer_id next = 0;                   // the next layer to enter
   const lazyprune::layer_plan* inside = nullptr;  // the plan of the layer that was entered and not left, or null
   std::vector<float> probabilities{};             // computed from queries and keys
+  std::vector<float> probed{};                    // (probes, active): reduced from `probabilities`
+  std::vector<lazyprune_probe> probes{};          // of the entered layer
   bool broken = false;                            // a callback failed in this step
   uint32_t checks = 0;                            // lazyprune_session_options::checks
 
@@ -77,12 +79,24 @@ static_assert(static_cast<int>(evidence_kind::none) == LAZYPRUNE_NOTHING &&
               static_cast<int>(evidence_kind::attention) == LAZYPRUNE_ATTENTION &&
               static_cast<int>(evidence_kind::window) == LAZYPRUNE_WINDOW && static_cast<int>(evidence_kind::keys) == LAZYPRUNE_KEYS &&
               static_cast<int>(evidence_kind::values) == LAZYPRUNE_VALUES && static_cast<int>(evidence_kind::hidden) == LAZYPRUNE_HIDDEN &&
-              static_cast<int>(evidence_kind::ids) == LAZYPRUNE_IDS);
+              static_cast<int>(evidence_kind::ids) == LAZYPRUNE_IDS && static_cast<int>(evidence_kind::probes) == LAZYPRUNE_PROBES);
 static_assert(static_cast<int>(head_reduction::mean) + 1 == LAZYPRUNE_MEAN && static_cast<int>(head_reduction::max) + 1 == LAZYPRUNE_MAX);
 static_assert(everything == LAZYPRUNE_EVERYTHING);
 
 uint32_t read_of_heads(std::optional<head_reduction> reduction) {
   return reduction ? static_cast<uint32_t>(*reduction) + 1 : static_cast<uint32_t>(LAZYPRUNE_EACH);
+}
+
+uint32_t over_queries(query_reduction reduction) {
+  switch (reduction) {
+    case query_reduction::last:
+      return LAZYPRUNE_LAST;
+    case query_reduction::max:
+      return LAZYPRUNE_MAX;
+    case query_reduction::mean:
+      break;
+  }
+  return LAZYPRUNE_MEAN;
 }
 
 // ---- status ----
@@ -214,8 +228,8 @@ T read(const T* pointer, const char* name) {
   return value;
 }
 
-/// A struct of the caller that the library fills. The caller's version of it may be shorter or longer. The constructor checks its size
-/// before the call does anything, so `fill` cannot fail.
+/// A struct of the caller that the library fills. The caller's version of this struct may be shorter or longer. The constructor checks the
+/// struct's size before the call does anything, so `fill` cannot fail.
 template <class T>
 class written {
  public:
@@ -234,8 +248,8 @@ class written {
 
 // ---- policies of the caller ----
 
-/// Owns the caller's `user` pointer: calls `destroy(user)` when the last policy that uses it is destroyed. Without `take()` it does not
-/// call `destroy`: if adding the policy fails, the pointer still belongs to the caller.
+/// Owns the caller's `user` pointer after `take()`: calls `destroy(user)` when the last policy that uses the pointer is destroyed. If
+/// adding the policy fails, `take()` is not called, and the pointer still belongs to the caller.
 class callers_own {
  public:
   callers_own(const char* name, void* user, void (*destroy)(void*)) : name_(name), user_(user), destroy_(destroy) {}
@@ -322,6 +336,7 @@ class caller_scorer {
     all.rows = view.rows.data();
     all.rows_count = view.rows.size();
   }
+  static void show(const probe_view&, lazyprune_shown&, lazyprune_evidence&) {}  // no scorer of the caller has probes
   static void show(const id_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
     now.ids = view.ids.data();
     now.ids_count = view.ids.size();
@@ -438,14 +453,14 @@ step<any_session>& step_of(lazyprune_session* session, const char* what) {
 // ---- evidence ----
 
 std::string kind_name(uint32_t kind) {
-  return kind <= LAZYPRUNE_IDS ? std::string(name_of(static_cast<evidence_kind>(kind))) : "kind " + std::to_string(kind);
+  return kind <= LAZYPRUNE_PROBES ? std::string(name_of(static_cast<evidence_kind>(kind))) : "kind " + std::to_string(kind);
 }
 
 void require_data(const void* data, const char* place) {
   if (!data) wrong(place, "a pointer to numbers", "null");
 }
 
-/// Checks a number of heads or their width. The limit keeps products of these from overflowing.
+/// Checks a number of heads or the width of a head. The limit keeps products of these sizes from overflowing.
 void check_size(std::size_t size, const char* place) {
   constexpr std::size_t most = std::size_t{1} << 16;
   if (size == 0 || size > most) wrong(place, "1 to " + std::to_string(most), std::to_string(size));
@@ -494,7 +509,7 @@ std::string at_position(float found, position token) {
   return std::string(is_nan(found) ? "NaN" : found > 0 ? "infinity" : "-infinity") + " at position " + std::to_string(token);
 }
 
-/// Throws `error` if a number is not finite. Each token has one row.
+/// Throws `error` if a number is not finite. Row i belongs to `tokens[i]`.
 void check_finite(const callers_rows& r, std::span<const position> tokens, const char* place) {
   for (std::size_t i = 0; i < r.rows; ++i)
     if (const auto at = not_finite(r.data + i * r.stride, r.width))
@@ -592,6 +607,33 @@ void check_rows(const callers_rows& r, std::span<const position> tokens, const c
   check_finite(r, tokens, place);
 }
 
+/// Returns the caller's rows (probes, active), or computes them from the caller's queries and keys.
+probe_view probes_of(lazyprune_session& s, const lazyprune_evidence& e) {
+  const layer_plan& plan = *s.inside;
+  const std::size_t active = plan.active.size(), count = s.step->probes().size();
+  if (e.data) {
+    not_below(e.stride, active, "evidence: stride");
+    const callers_rows rows{e.data, e.data_count, count, active, e.stride};
+    check_count(rows, "evidence: data", "probes " + std::to_string(count) + " x active " + std::to_string(active));
+    for (std::size_t p = 0; p < count; ++p)
+      if (const auto at = not_finite(e.data + p * e.stride, active))
+        wrong("evidence: data", "finite numbers",
+              at_position(e.data[p * e.stride + *at], plan.active[*at]) + ", probe " + std::to_string(p));
+    return {e.data, count, e.stride, plan.active};
+  }
+  if (!e.query || !e.keys) wrong("evidence: data", "the rows of plan.probes, or queries and keys", "null");
+  check_heads(e);
+  const window_view all = computed_probabilities(s, e, s.step->window());
+  s.probed.resize(count * active);
+  for (std::size_t p = 0; p < count; ++p) {
+    const head_probe probe = s.step->probes()[p];
+    if (probe.head >= e.heads)
+      wrong("evidence: heads", "more than " + std::to_string(probe.head) + ", a probe's head", std::to_string(e.heads));
+    reduce_queries(all.data + probe.head * all.stride, all.queries, all.heads * all.stride, probe.over, {&s.probed[p * active], active});
+  }
+  return {s.probed.data(), count, active, plan.active};
+}
+
 evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
   const evidence_kind wanted = s.step->wants();
   if (wanted == evidence_kind::none) return {};
@@ -642,11 +684,13 @@ evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) 
       if (e.ids_count != s.session.known())
         wrong("evidence: ids_count", std::to_string(s.session.known()) + ", one for each known token", std::to_string(e.ids_count));
       return id_view{{e.ids, e.ids_count}, plan.active};
+    case evidence_kind::probes:
+      return probes_of(s, e);
   }
   return {};
 }
 
-/// Writes as much of a text as there is room for, with a 0 at its end. Writes the length of the whole text to `*length`.
+/// Writes as much of `text` to `out` as fits into `room` bytes together with a final 0. Writes the length of the whole text to `*length`.
 void write_text(const std::string& text, char* out, size_t room, size_t* length) {
   given(length, "length");
   if (room > 0) {
@@ -674,7 +718,8 @@ lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, con
   return guarded([&] {
     const lazyprune_scorer s = read(scorer, "scorer");
     if (s.wants == LAZYPRUNE_PROBES)
-      report_error(error("scorer", "wants", "a kind of evidence that this version has, 0 to 6", "7 (probes)", error_code::unsupported));
+      report_error(error("scorer", "wants", "a kind of evidence that a scorer of the caller can ask for, 0 to 6", "7 (probes)",
+                         error_code::unsupported));
     if (s.wants > LAZYPRUNE_IDS) wrong("scorer: wants", "a kind of evidence, 0 to 6", std::to_string(s.wants));
     if ((s.wants == LAZYPRUNE_WINDOW) != (s.window > 0))
       wrong("scorer: window", "at least 1 if the scorer wants a window, else 0", std::to_string(s.window));
@@ -861,6 +906,11 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     all.wants = static_cast<uint32_t>(step.wants());
     all.window = step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0;
     all.over_heads = read_of_heads(step.over_heads());
+    session->probes.clear();
+    for (const head_probe& p : step.probes()) session->probes.push_back({p.head, over_queries(p.over)});
+    all.probes = session->probes.empty() ? nullptr : session->probes.data();
+    all.probes_count = session->probes.size();
+    all.probe_rows = session->probes.empty() ? 0 : step.window();
     to.fill(all);
   });
 }

@@ -517,6 +517,50 @@ void reduced_heads() {
   }
 }
 
+/// With attention_probe::probes, a backend gives the bits that the host's reduce_queries computes from the backend's probabilities of all
+/// heads. A head may stand in several probes, and heads may have any order.
+template <class Backend>
+void probed_heads() {
+  using enum attention_sample::layout;
+  using lazyprune::head_probe;
+  using lazyprune::query_reduction;
+  Backend backend;
+  const attention_case cases[] = {{{1, 1, 8}, 1, 1, run, 1},
+                                  {{8, 2, 16}, 65, 3, scattered, 2},
+                                  {{6, 3, 5}, 300, 17, late_run, 3, {.window = 100}},
+                                  {{7, 7, 33}, 613, 1, scattered, 1, {.soft_cap = 5}},
+                                  {{4, 2, 16}, 1100, 70, run, 64}};
+  std::uint32_t seed = 0;
+  for (const attention_case& c : cases) {
+    CAPTURE(c.active);
+    const attention_sample s(c.shape, c.active, c.rows, c.layout, ++seed);
+    const auto heads = static_cast<std::uint32_t>(c.shape.heads);
+    const auto kv = s.cache(backend);
+    const guarded<float> q(c.rows, s.q_width(), s.q);
+    guarded<float> out(c.rows, s.q_width()), each(c.probed * heads, c.active);
+    lazyprune::attention_rows what = s.what();
+    what.variant = c.variant;
+    backend.attend(q.view(), kv, what, out.view(), {each.view().data, c.probed, each.view().stride});
+    const std::vector<head_probe> all{{heads - 1, query_reduction::mean},
+                                      {0, query_reduction::last},
+                                      {heads / 2, query_reduction::max},
+                                      {0, query_reduction::max},
+                                      {heads - 1, query_reduction::last}};
+    for (const std::size_t count : {std::size_t{1}, all.size()}) {
+      const auto probes = std::span(all).first(count);
+      guarded<float> again(c.rows, s.q_width()), rows(count, c.active), expected(count, c.active);
+      lazyprune::attention_probe probe{rows.view().data, c.probed, rows.view().stride};
+      probe.probes = probes;
+      backend.attend(q.view(), kv, what, again.view(), probe);
+      for (std::size_t p = 0; p < count; ++p)
+        lazyprune::reduce_queries(each.view().row(probes[p].head), c.probed, heads * each.view().stride, probes[p].over,
+                                  {expected.view().row(p), c.active});
+      CHECK(rows == expected);
+      CHECK(again == out);
+    }
+  }
+}
+
 template <class Backend>
 void softmax_of_huge_scores() {
   // Keys are +-2^13 and queries are 1, in four dimensions with scale 1/2. So scores are exactly +-2^14. The two largest keys share all
@@ -803,6 +847,7 @@ void misfits() {
   PART("rotation by position", rotation)                                                                      \
   PART("attention and its probabilities", attention)                                                          \
   PART("the probabilities of all heads are reduced to one row of means or maxima", reduced_heads)             \
+  PART("the probabilities of chosen heads are reduced over the queries", probed_heads)                        \
   PART("softmax of scores whose exp is out of range", softmax_of_huge_scores)                                 \
   PART("a long row of equal scores: each key counts the same", equal_scores)                                  \
   PART("rows are copied, stored and read back by their indices", row_moves)                                   \

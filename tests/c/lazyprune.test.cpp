@@ -69,9 +69,10 @@ struct made_up {
   std::vector<token_id> ids;
   const layer_plan& plan;
   evidence_kind wanted;
-  std::size_t window;
+  std::size_t window, probes;
 
-  made_up(const layer_plan& p, evidence_kind kind, std::size_t queries, std::size_t known) : plan(p), wanted(kind), window(queries) {
+  made_up(const layer_plan& p, evidence_kind kind, std::size_t queries, std::size_t probe_count, std::size_t known)
+      : plan(p), wanted(kind), window(queries), probes(probe_count) {
     const std::size_t n = plan.active.size();
     probabilities.assign(std::max<std::size_t>(window, 1) * heads * n, 0.0f);
     for (std::size_t q = 0; q < probabilities.size() / heads / n; ++q)
@@ -103,6 +104,8 @@ struct made_up {
         return hidden_view{rows.data(), hidden, hidden, plan.rows, plan.active};
       case evidence_kind::ids:
         return id_view{ids, plan.active};
+      case evidence_kind::probes:
+        return probe_view{probabilities.data(), probes, plan.active.size(), plan.active};
     }
     return {};
   }
@@ -207,7 +210,17 @@ class pair_of_sessions {
     REQUIRE(count == step.pages(8, expected_pages));
     REQUIRE(pages == expected_pages);
 
-    const made_up numbers(expected, step.wants(), step.window(), known());
+    REQUIRE(plan.probes_count == step.probes().size());
+    REQUIRE((plan.probes != nullptr) == (plan.probes_count > 0));
+    REQUIRE(plan.probe_rows == (plan.probes_count > 0 ? step.window() : 0));
+    for (std::size_t p = 0; p < plan.probes_count; ++p) {
+      const head_probe probe = step.probes()[p];
+      constexpr std::uint32_t in_c[] = {LAZYPRUNE_LAST, LAZYPRUNE_MAX, LAZYPRUNE_MEAN};  // in the order of query_reduction
+      REQUIRE(plan.probes[p].head == probe.head);
+      REQUIRE(plan.probes[p].over_queries == in_c[static_cast<std::size_t>(probe.over)]);
+    }
+
+    const made_up numbers(expected, step.wants(), step.window(), step.probes().size(), known());
     const lazyprune_evidence shown = numbers.shown_in_c();
     lazyprune_spills spills = LAZYPRUNE_SPILLS;
     ok(lazyprune_step_leave(c_.get(), plan.wants == LAZYPRUNE_NOTHING ? nullptr : &shown, &spills));
@@ -280,7 +293,9 @@ TEST_CASE("C sessions plan as C++ sessions do") {
                              "lazyllm --store bounded:rows=9", "custom --scorer key_norm --stages 1:0.4 --store none --decode only",
                              "custom --scorer value_weighted_attention --schedule "
                              "adaptive:mass=0.6,every=2",
-                             "custom --scorer accumulated_attention --stages 3:0.3 --keep 2-5 --selector blocks:size=3"}) {
+                             "custom --scorer accumulated_attention --stages 3:0.3 --keep 2-5 --selector blocks:size=3",
+                             "lazyllm --stages 2:0.5,4:0.5 --scorer calibrated_attention:window=3,block=4,"
+                             "probes=2.0.1.mean.max@1/2.0.1.max.mean@0.5/2.1.0.last.mean@-0.5/4.2.1.max.max@1"}) {
     CAPTURE(policy);
     pair_of_sessions now = both(policy);
     pair_of_sessions other = both(policy);
@@ -518,6 +533,60 @@ TEST_CASE("engines may show queries and keys instead of probabilities") {
   ok(lazyprune_step_enter(session.get(), 1, &plan));
   CHECK(std::ranges::equal(std::span(plan.active, plan.active_count), step.enter(1).active));
   CHECK(plan.active_count == 3);
+  ok(lazyprune_session_abandon(session.get()));
+}
+
+TEST_CASE("engines may show queries and keys instead of the rows of probes") {
+  const char* text =
+      "custom --scorer calibrated_attention:window=2,block=1,probes=1.0.1.mean.max@1/1.0.0.max.max@1/1.0.1.last.max@-0.5 "
+      "--stages 1:0.5";
+  session_handle session = make(text);
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = 12;
+  request.outputs = 1;
+  std::uint32_t depth = 0;
+  ok(lazyprune_step_begin(session.get(), &request, &depth));
+  lazyprune_plan plan = LAZYPRUNE_PLAN;
+  ok(lazyprune_step_enter(session.get(), 0, &plan));
+  REQUIRE(plan.wants == LAZYPRUNE_PROBES);
+  REQUIRE(plan.window == 0);
+  REQUIRE(plan.probes_count == 3);
+  REQUIRE(plan.probe_rows == 2);
+
+  std::vector<float> query(2 * heads * head_dim), keys(12 * kv_heads * head_dim), rows(3 * 12);
+  for (std::size_t i = 0; i < query.size(); ++i) query[i] = 4 * noise(i) - 2;
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = 4 * noise(100 + i) - 2;
+  std::vector<float> probabilities(2 * heads * 12);
+  const std::span<const position> active(plan.active, plan.active_count);
+  query_attention(query.data(), heads * head_dim, heads, key_rows<float>{keys.data(), kv_heads, head_dim, kv_heads * head_dim, {}}, active,
+                  std::span(plan.rows, plan.rows_count).last(2), probabilities.data());
+  any_session expected = make_session(parse_policy(text), {.layers = layers}, policies());
+  auto step = expected.begin({12});
+  step.enter(0);
+  for (std::size_t p = 0; p < 3; ++p)
+    reduce_queries(&probabilities[step.probes()[p].head * 12], 2, heads * 12, step.probes()[p].over, std::span(rows).subspan(p * 12, 12));
+  step.leave(evidence(probe_view{rows.data(), 3, 12, active}));
+
+  lazyprune_evidence shown = LAZYPRUNE_EVIDENCE;
+  lazyprune_spills spills = LAZYPRUNE_SPILLS;
+  shown.kind = LAZYPRUNE_PROBES;
+  CHECK(said(lazyprune_step_leave(session.get(), &shown, &spills)) ==
+        complaint_at("evidence: data", {"the rows of plan.probes, or queries and keys", "null"}));
+  shown.data = rows.data();
+  shown.data_count = 20;
+  shown.stride = 12;
+  CHECK(said(lazyprune_step_leave(session.get(), &shown, &spills)) == complaint_at("evidence: data", {"probes 3 x active 12", "20"}));
+  shown.data = nullptr;
+  shown.heads = heads;
+  shown.kv_heads = kv_heads;
+  shown.head_dim = head_dim;
+  shown.query = query.data();
+  shown.keys = keys.data();
+  ok(lazyprune_step_leave(session.get(), &shown, &spills));
+  CHECK(spills.margin == step.margin());
+  ok(lazyprune_step_enter(session.get(), 1, &plan));
+  CHECK(std::ranges::equal(std::span(plan.active, plan.active_count), step.enter(1).active));
+  CHECK(plan.active_count == 6);
   ok(lazyprune_session_abandon(session.get()));
 }
 

@@ -466,6 +466,11 @@ struct evidence_copy {
   void add(const window_view& view) {
     for (std::size_t q = 0; q < view.queries; ++q) add(view.query(q));
   }
+  void add(const probe_view& view) {
+    heads = view.probes;
+    positions.assign(view.positions.begin(), view.positions.end());
+    for (std::size_t p = 0; p < heads; ++p) attention.insert(attention.end(), view.probe(p).begin(), view.probe(p).end());
+  }
   void add(const key_view& view) { add_vectors(view); }
   void add(const value_view& view) {
     add(view.attention);
@@ -517,6 +522,19 @@ struct writes_down {
 template <class View>
 struct writes_down_means : writes_down<View> {
   head_reduction over_heads() const { return head_reduction::mean; }
+};
+
+/// Like writes_down, but reads some heads of some layers, each reduced over the queries.
+template <class View>
+struct writes_down_probes : writes_down<View> {
+  static constexpr head_probe some[]{{5, query_reduction::mean},
+                                     {0, query_reduction::last},
+                                     {5, query_reduction::max},
+                                     {2, query_reduction::max},
+                                     {0, query_reduction::mean}};
+  std::span<const head_probe> probes(layer_id layer) const {
+    return layer == 2 ? std::span<const head_probe>{} : std::span(some).first(layer + 2);
+  }
 };
 
 model_config odd_config() {
@@ -757,6 +775,49 @@ TEST_CASE("evidence: a scorer that reads only the mean over heads gets this mean
   const auto values = record<value_view>(net, everywhere, nothing), asked = record<value_view, writes_down_means>(net, everywhere, nothing);
   for (std::size_t s = 0; s < values.size(); ++s)
     for (std::size_t l = 0; l < 4; ++l) REQUIRE(asked[s].copies[l].attention == values[s].copies[l].attention);
+}
+
+TEST_CASE("evidence: probes are the windows' rows of the named heads, reduced over the evidence rows; a layer may have none") {
+  const auto net = tiny_model();
+  const auto nothing = [](const auto&, const auto&, const auto&) {};
+  const auto each = record<every_layer<window_view>>(net, everywhere, nothing);
+  const auto some = record<every_layer<probe_view>, writes_down_probes>(net, everywhere, nothing);
+  REQUIRE(each.size() == some.size());
+  for (std::size_t s = 0; s < each.size(); ++s) {
+    REQUIRE(each[s].trace.layers == some[s].trace.layers);
+    REQUIRE(some[s].copies.size() == 4);
+    for (std::size_t l = 0; l < 4; ++l) {
+      CAPTURE(l);
+      const evidence_copy &from = each[s].copies[l], &found = some[s].copies[l];
+      const auto probes = writes_down_probes<every_layer<probe_view>>{}.probes(static_cast<layer_id>(l));
+      const std::size_t active = from.positions.size();
+      REQUIRE(found.heads == probes.size());
+      REQUIRE(found.positions == from.positions);
+      std::vector<float> expected(probes.size() * active);
+      for (std::size_t p = 0; p < probes.size(); ++p)
+        reduce_queries(&from.attention[probes[p].head * active], from.queries, from.heads * active, probes[p].over,
+                       std::span(expected).subspan(p * active, active));
+      REQUIRE(found.attention == expected);
+    }
+  }
+}
+
+TEST_CASE("a probe of a head that the model does not have, or of a layer that sees a window, is an error that changes nothing") {
+  model_config config = odd_config();
+  const auto run = [&](const char* probes) {
+    exact backend{execution{}};
+    const auto net = load_model(backend, config, random_source(config, dtype::f32));
+    workspace<exact> work(net, backend);
+    auto seq = begin(net, policy{calibrated_attention{.chosen = calibration::read(probes)}, everywhere, top_k{}, keep_all{}});
+    const auto tokens = random_tokens(12, net.config.vocabulary, 5);
+    const auto found = error_of([&] { forward(work, seq, tokens, phase::prefill); });
+    CHECK(seq.known() == 0);
+    return found;
+  };
+  CHECK(run("2.1.6.last.max@1") == at("sequence: probe of layer 1", {"a head below 6", "found 6"}));
+  config.windows.assign(config.layers, 8);
+  CHECK(run("2.1.5.last.max@1") ==
+        at("sequence: probe of layer 1", {"a layer that sees all tokens", "the last 8"}, error_code::unsupported));
 }
 
 TEST_CASE("evidence: every_layer has evidence of each layer but the last, with the layer's number and a lasting memory") {

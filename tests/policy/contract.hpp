@@ -123,6 +123,25 @@ class evidence<window_view> {
 };
 
 template <>
+class evidence<probe_view> {
+ public:
+  static constexpr std::size_t most = 16;  // the scorers of these tests read no more probes at a layer
+
+  evidence(std::size_t n, std::mt19937& random, std::size_t = 0)
+      : positions_(some_positions(n, random)), numbers_(some_numbers(most * n, 0.0f, random)) {}
+
+  template <class Use>
+  void show(std::size_t gap, Use use) const {
+    const padded_rows rows(numbers_, positions_.size(), gap);
+    use(probe_view{rows.data(), most, rows.stride, positions_});
+  }
+
+ private:
+  std::vector<position> positions_;
+  std::vector<float> numbers_;
+};
+
+template <>
 class evidence<key_view> {
  public:
   evidence(std::size_t n, std::mt19937& random, std::size_t = 0)

@@ -238,16 +238,16 @@ class engine_of_noise {
       into.rows[l].insert(plan.rows.begin(), plan.rows.end());
       for (std::size_t i = 0; i < plan.rows.size(); ++i)
         if (plan.sources[i].from == row_source::origin::stored) into.revived[l].insert(plan.rows[i]);
-      step.leave(look(plan, step.wants(), step.window()));
+      step.leave(look(plan, step.wants(), step.window(), step.probes()));
     }
     step.finish();
   }
 
  private:
-  evidence look(const layer_plan& plan, evidence_kind kind, std::size_t window) {
+  evidence look(const layer_plan& plan, evidence_kind kind, std::size_t window, std::span<const head_probe> probes) {
     if (plan.rows.empty()) return {};  // a chunk whose tokens all wait for the next step
     const std::size_t n = plan.active.size();
-    const std::size_t queries = kind == evidence_kind::window ? window : 1;
+    const std::size_t queries = kind == evidence_kind::window || kind == evidence_kind::probes ? window : 1;
     probabilities_.assign(queries * heads * n, 0.0f);
     for (std::size_t q = 0; q < queries; ++q)
       for (std::size_t h = 0; h < heads; ++h)
@@ -266,6 +266,11 @@ class engine_of_noise {
         return attention;
       case evidence_kind::window:
         return window_view{probabilities_.data(), queries, heads, n, plan.active};
+      case evidence_kind::probes:
+        numbers_.resize(probes.size() * n);
+        for (std::size_t p = 0; p < probes.size(); ++p)
+          reduce_queries(&probabilities_[probes[p].head * n], queries, heads * n, probes[p].over, std::span(numbers_).subspan(p * n, n));
+        return probe_view{numbers_.data(), probes.size(), n, plan.active};
       case evidence_kind::keys:
         return key_view{numbers_.data(), kv_heads, head_dim, kv_heads * head_dim, plan.active};
       case evidence_kind::values:

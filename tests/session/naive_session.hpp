@@ -19,8 +19,9 @@ struct rules {
   unsigned layers;
   std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: no pruning
   unsigned keep_first = 0, keep_last = 0;
-  bool before_first_layer = false;  // may drop tokens before layer 0
-  bool sums = false;                // a token's score is the sum over all layers but the last at which it was active
+  bool before_first_layer = false;                     // may drop tokens before layer 0
+  bool sums = false;                                   // a token's score is the sum over all layers but the last at which it was active
+  std::function<bool(unsigned layer)> adds = nullptr;  // with sums: whether this layer adds to them; null: each layer does
   enum { keep_all, bounded, none, for_good, chosen } store = keep_all;
   std::size_t store_rows = 0;                                       // the size of a bounded store
   std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a slot
@@ -119,7 +120,7 @@ class session {
     if (next_ == rules_.layers) return;
     if (outputs_ > 0) {
       if (score && rules_.sums)
-        for (const token t : active_) sums_[t] += score(next_, t);
+        for (const token t : active_) sums_[t] += !rules_.adds || rules_.adds(l) ? score(next_, t) : 0.0f;
       if (score)
         choose(score);
       else
@@ -169,10 +170,12 @@ class session {
     known_ = first;
     queried_ &= known_ > 0;
     asked_to_ = std::min(asked_to_, first);
+    while (!queried_ && asked_to_ > 0 && !kv_.back().count(asked_to_ - 1)) --asked_to_;  // the adopted tokens after it are gone
     forget_tail();
   }
 
   void adopt(std::size_t tokens) {
+    if (tokens == 0) return;
     for (; tokens > 0; --tokens, ++known_)
       for (auto& keys : kv_) keys.insert(known_);
     asked_to_ = known_;

@@ -43,6 +43,23 @@ struct summed_window_scores {
   }
 };
 
+/// Sums probes of the layers in `mask`; the other layers have no probes.
+struct summed_probe_scores {
+  std::size_t window = 3;
+  unsigned mask = 1;
+  static constexpr head_probe one[]{{.head = 0, .over = query_reduction::last}};
+  std::span<const head_probe> probes(layer_id layer) const {
+    return mask >> layer % 8 & 1 ? std::span<const head_probe>(one) : std::span<const head_probe>{};
+  }
+  void score(const every_layer<probe_view>& view, std::span<float> out) const {
+    must(view.now.probes == probes(view.layer).size(), "the probes of this layer are shown, and no others");
+    for (std::size_t i = 0; i < view.active(); ++i) {
+      float& sum = view.memory[view.now.positions[i]];
+      out[i] = view.now.probes > 0 ? sum += as_score(view.now.probe(0)[i]) : sum;
+    }
+  }
+};
+
 /// A scorer of positions. Scores of different steps, layers or tokens are equal only by chance.
 struct hashed_positions {
   std::uint64_t seed;
@@ -96,12 +113,12 @@ struct by_hash {
   }
 };
 
-enum class kind { attention, positions, window, sums, window_sums };
+enum class kind { attention, positions, window, sums, window_sums, probe_sums };
 
 /// Counts events in the walks, so that a test can check that each kind occurred.
 struct events {
   std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
-              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0, gathered = 0;
+              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0, gathered = 0, probed = 0, not_probed = 0;
 };
 
 using walked_session = session<any_scorer, by_table, protect<top_k>, any_store>;
@@ -149,7 +166,7 @@ class walk {
 
   /// A session without tokens, with a random policy and the walk's store.
   world new_world() {
-    const auto scores = static_cast<kind>(random_() % 5);
+    const auto scores = static_cast<kind>(random_() % 6);
     const by_table table = random_table(random_, layers_);
     naive::rules rules = rules_;
     rules.layers = layers_;
@@ -160,8 +177,11 @@ class walk {
     rules.keep_first = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
     rules.keep_last = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
     rules.before_first_layer = scores == kind::positions;
-    rules.sums = scores == kind::sums || scores == kind::window_sums;
-    if (scores == kind::window_sums) rules.window = static_cast<unsigned>(1 + random_() % 5);
+    const bool gathers = scores == kind::window_sums || scores == kind::probe_sums;
+    const auto mask = static_cast<unsigned>(random_() % 256);
+    rules.sums = scores == kind::sums || gathers;
+    if (scores == kind::probe_sums) rules.adds = [mask](unsigned layer) { return (mask >> layer % 8 & 1) != 0; };
+    if (gathers) rules.window = static_cast<unsigned>(1 + random_() % 5);
     rules.chunk_layers = [table, scores, layers = layers_](bool prefill) {
       const std::vector<double>& shares = prefill ? table.prefill : table.decode;
       unsigned first = 0;
@@ -171,12 +191,12 @@ class walk {
       return first;
     };
     selection_scratch* scratch = random_() % 2 ? &scratch_ : nullptr;
-    walked_session session({scorer(scores, rules.window), table, protect(top_k{}, rules.keep_first, rules.keep_last), store_},
+    walked_session session({scorer(scores, rules.window, mask), table, protect(top_k{}, rules.keep_first, rules.keep_last), store_},
                            {.layers = layers_, .max_tokens = random_() % 2 ? most_tokens : 0, .scratch = scratch});
     return {session, {}, naive::session(rules), scores};
   }
 
-  any_scorer scorer(kind scores, std::size_t window) const {
+  any_scorer scorer(kind scores, std::size_t window, unsigned mask) const {
     switch (scores) {
       case kind::attention:
         return head_scores{};
@@ -186,8 +206,10 @@ class walk {
         return given_window_scores{};
       case kind::sums:
         return summed_scores{};
-      default:
+      case kind::window_sums:
         return summed_window_scores{window};
+      default:
+        return summed_probe_scores{window, mask};
     }
   }
 
@@ -296,7 +318,9 @@ class walk {
         must(seen.revived == wanted.revived, "revived");
         must(seen.waited == wanted.waited, "waited");
         must(seen.output_rows == wanted.output_rows, "output_rows");
-        if (w.scores == kind::window_sums && step.wants() == evidence_kind::window) {
+        const evidence_kind wants = step.wants();
+        if (w.scores == kind::probe_sums && outputs > 0) ++(wants == evidence_kind::probes ? seen_.probed : seen_.not_probed);
+        if (wants == evidence_kind::probes || (w.scores == kind::window_sums && wants == evidence_kind::window)) {
           must(step.window() == wanted.evidence_rows, "evidence rows");
           const std::span<const naive::token> rows = std::span(seen.rows).last(step.window());
           must(rows.back() + 1 == w.session.known() && rows.front() >= w.expected.first_evidence_row(),
@@ -354,6 +378,8 @@ class walk {
       step.leave(attention_view{numbers_.data(), 1, n, plan_.active});
     else if (step.wants() == evidence_kind::window)
       step.leave(window_view{numbers_.data(), queries, 1, n, plan_.active});
+    else if (step.wants() == evidence_kind::probes)
+      step.leave(probe_view{numbers_.data() + (queries - 1) * n, step.probes().size(), n, plan_.active});
     else
       step.leave();
   }
@@ -432,7 +458,7 @@ events walks(Store store, Rules rules) {
   events seen;
   for (std::uint32_t seed = 1; seed <= walks_of_each_store(); ++seed) walk(seed, store(seed, seen), rules(seed), seen).go(16);
   for (const std::size_t count : {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over,
-                                  seen.not_taken_over, seen.gathered})
+                                  seen.not_taken_over, seen.gathered, seen.probed, seen.not_probed})
     CHECK(count > often);
   return seen;
 }

@@ -25,6 +25,23 @@ struct of_every_layer {
 struct of_text {
   void score(const id_view&, floats) const {}
 };
+struct of_probes {
+  std::size_t window = 8;
+  std::span<const head_probe> probes(layer_id) const { return {}; }
+  void score(const every_layer<probe_view>&, floats) const {}
+};
+struct of_probes_without_names {
+  std::size_t window = 8;
+  void score(const every_layer<probe_view>&, floats) const {}
+};
+struct of_probes_at_one_layer {  // a session gathers probes over layers
+  std::size_t window = 8;
+  std::span<const head_probe> probes(layer_id) const { return {}; }
+  void score(const probe_view&, floats) const {}
+};
+static_assert(importance_scorer<of_probes> && std::same_as<evidence_of<of_probes>, probe_view> &&
+              kind_of<probe_view>() == evidence_kind::probes && needs_of(of_probes{}).window == 8 && needs_of(of_probes{}).every_layer);
+static_assert(!importance_scorer<of_probes_without_names> && !importance_scorer<of_probes_at_one_layer>);
 static_assert(importance_scorer<of_text> && std::same_as<view_of<of_text>, id_view> && kind_of<id_view>() == evidence_kind::ids);
 static_assert(importance_scorer<of_attention> && std::same_as<view_of<of_attention>, attention_view>);
 static_assert(importance_scorer<of_positions> && std::same_as<view_of<of_positions>, token_view>);

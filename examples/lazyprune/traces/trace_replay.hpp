@@ -46,6 +46,7 @@ class watched_scorer {
   watched_scorer(any_scorer inner, std::shared_ptr<replay_log> log) : inner_(std::move(inner)), log_(std::move(log)) {}
 
   scorer_needs needs() const { return inner_.needs(); }
+  std::span<const head_probe> probes(layer_id layer) const { return inner_.probes(layer); }
   void score(const every_layer<evidence>& shown, std::span<float> out) {
     inner_.score(shown, out);
     const auto* tokens = std::get_if<token_view>(&shown.now);

@@ -12,7 +12,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Weights are kept as T. If `as` is bf16, packing rounds them to bf16, so that the backends differ only in their arithmetic.
+/// Weights are kept as T. If the argument `as` of `pack` is bf16, `pack` rounds the weights to bf16, as the other backends do. The backends
+/// then differ only in their arithmetic.
 template <std::floating_point T = double>
 class reference : public host_backend<T> {
  public:
@@ -116,9 +117,11 @@ class reference : public host_backend<T> {
     const T cap = static_cast<T>(what.variant.soft_cap);
     std::vector<T> probability(active);
     std::vector<float> of_heads(probe.over_heads ? heads * active : 0);
+    std::vector<float> of_probes(probe.probes.size() * probe.queries * active);  // (probes, queries, active)
     for (std::size_t r = 0; r < q.rows; ++r) {
       const bool probed = r + probe.queries >= q.rows;
-      float* const shown = probed ? probe.data + (r + probe.queries - q.rows) * probe.heads(what.shape) * probe.stride : nullptr;
+      const std::size_t query_of_probe = r + probe.queries - q.rows;  // if it is probed
+      float* const shown = probed ? probe.data + query_of_probe * probe.heads(what.shape) * probe.stride : nullptr;
       for (std::size_t h = 0; h < heads; ++h) {
         const T* query = q.row(r) + h * head_dim;
         const std::size_t kv_at = h * kv_heads / heads * head_dim;  // offset of this head's key and value in a slot
@@ -144,11 +147,18 @@ class reference : public host_backend<T> {
         }
 
         if (!probed) continue;
-        float* const row = probe.over_heads ? &of_heads[h * active] : shown + h * probe.stride;
-        for (std::size_t i = 0; i < active; ++i) row[i] = first <= i && i < last ? static_cast<float>(probability[i]) : 0.0f;
+        const auto show = [&](float* row) {
+          for (std::size_t i = 0; i < active; ++i) row[i] = first <= i && i < last ? static_cast<float>(probability[i]) : 0.0f;
+        };
+        for (std::size_t p = 0; p < probe.probes.size(); ++p)
+          if (probe.probes[p].head == h) show(&of_probes[(p * probe.queries + query_of_probe) * active]);
+        if (probe.probes.empty()) show(probe.over_heads ? &of_heads[h * active] : shown + h * probe.stride);
       }
       if (probed && probe.over_heads) reduce_heads({of_heads.data(), heads, active, what.active}, *probe.over_heads, {shown, active});
     }
+    for (std::size_t p = 0; p < probe.probes.size(); ++p)
+      reduce_queries(&of_probes[p * probe.queries * active], probe.queries, active, probe.probes[p].over,
+                     {probe.data + p * probe.stride, active});
   }
 
  private:

@@ -12,7 +12,7 @@
 //   row_store       stored rows of activations, (slots, columns): the Aux Cache, or the waiting rows of a chunked prefill
 //                   (copies of a kv_layer or a row_store share memory, block by block, until one of them writes)
 //   rope_table      cosines and sines by position
-//   block_rows      the number of rows that a layer works on at a time, at most; this bounds the scratch memory
+//   block_rows      the largest number of rows that a layer works on at a time; this number bounds the scratch memory
 //                   (if more rows than that are probed, a layer works on all probed rows at a time)
 //
 //   operation                                    meaning                                               shapes
@@ -24,7 +24,7 @@
 //                                                scale * sin(a), a = position * frequencies[i],
 //                                                computed in double; pairs of frequency 0 are not
 //                                                scaled
-//   embed(table, ids, scale, out)                rows of the matrix, times the scale                   out (ids, inputs)
+//   embed(table, ids, scale, out)                row ids[r] of the matrix, times the scale             out (ids, inputs)
 //   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row       out like x; may be x
 //   multiply(x, w, bias, out)                    x w^T + bias (null: no bias)                          out (rows, outputs)
 //   multiply_add(x, w, bias, out)                out += x w^T + bias                                   out (rows, outputs)
@@ -51,7 +51,7 @@
 //   threads()                                    the number of host threads
 //   bytes()                                      bytes of scratch memory
 //
-// Results depend only on the input. They are the same bits for any number of threads.
+// Results depend only on the input. They have the same bits for any number of threads.
 #pragma once
 
 #include <concepts>
@@ -83,7 +83,7 @@ struct rows_view {
   operator rows_view<U>() const { return {data, rows, columns, stride}; }
 };
 
-/// The activation function of a gated product. It is applied to the gate's half, which is then multiplied by the other half.
+/// The activation function of a gated product. It is applied to the outputs of `gate`. The results are multiplied by the outputs of `up`.
 enum class gate_activation : std::uint8_t {
   silu,       // x / (1 + e^-x)
   gelu_tanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): GELU's approximation (arXiv 1606.08415), as in Gemma
@@ -112,7 +112,8 @@ struct attention_rows {
   std::span<const position> active;      // (active), ascending
   std::span<const std::uint32_t> slots;  // (active)
   /// How many rows of this sequence the layer computes in all its calls of `attend` together. 0 means that this is the only call. A backend
-  /// may choose by this number how it splits the keys. It must not choose by the number of rows that happen to share one call.
+  /// may choose by this number how it splits the keys. It must not choose by the number of rows in one call, because
+  /// results would then depend on how the rows are divided into calls.
   std::size_t rows_of_layer = 0;
   attention_variant variant = {};
 };
@@ -126,9 +127,14 @@ struct attention_probe {
   std::size_t queries = 0;
   std::size_t stride = 0;
   std::optional<head_reduction> over_heads = std::nullopt;
+  /// If this list is not empty, the memory is (probes, active) instead: one row for each probe, reduced over the queries as reduce_queries
+  /// does. `over_heads` is then not set.
+  std::span<const head_probe> probes{};
 
-  /// Returns how many rows each query has in this memory.
+  /// Returns how many rows each query has in this memory, if there are no probes.
   std::size_t heads(const attention_shape& shape) const { return over_heads ? 1 : shape.heads; }
+  /// Returns how many rows this memory has.
+  std::size_t rows(const attention_shape& shape) const { return probes.empty() ? queries * heads(shape) : probes.size(); }
 };
 
 /// The largest sizes that operations will be given, for `reserve`.
@@ -158,8 +164,8 @@ struct keep_one {
 
 /// The operations that make a model's weights. Matrices given to `pack` and `pack_gated` may have a reader, so a packer reads their rows
 /// with tensor::row. Vectors given to `load` have no reader. A packer may have a member `pack_together(load)`, which calls load(). A matrix
-/// that load() makes may be incomplete until pack_together returns, so threads can go on to the next matrix. Until then the packer holds
-/// copies of the tensors that it packs.
+/// that load() makes may be incomplete until pack_together returns. Threads can thus begin a matrix before the matrix before it is
+/// complete. Until pack_together returns, the packer holds copies of the `tensor` objects that it packs.
 template <class B>
 concept weight_packer = requires(B b, std::span<const tensor> parts, const tensor& part, dtype as) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;

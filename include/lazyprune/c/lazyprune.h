@@ -22,8 +22,8 @@
  *
  * Every call returns a status. The status has a message, which is "" or one line. The message stays valid until the next failing call of
  * the same thread. A failed call has changed nothing, except in one case: if a callback fails, the step in progress can only be given up
- * (lazyprune_session_abandon). No exception leaves the library, and none may enter it. A callback must return: it must not throw or jump.
- * It must not call into the session that called it.
+ * (lazyprune_session_abandon). No exception leaves the library, and no exception may enter it. A callback must return: it must not throw
+ * or longjmp. It must not call functions of the session that called it.
  *
  * A struct with an initializer here begins with its size, which the initializer sets. The library reads and writes only the members that
  * this size covers, so a program also works with newer libraries. Within one LAZYPRUNE_ABI these structs only grow, at their ends. The
@@ -69,7 +69,7 @@ enum {
   LAZYPRUNE_NO_MEMORY = 4,
   LAZYPRUNE_UNSUPPORTED = 5, /* valid, but this library does not implement it */
   LAZYPRUNE_INTERNAL = 6,    /* a defect of the library */
-  LAZYPRUNE_CALLBACK = 7     /* a callback failed; if it returns another code, the call returns that code */
+  LAZYPRUNE_CALLBACK = 7     /* a callback failed; if the callback returned another error code, the call returns that code */
 };
 
 typedef struct lazyprune_status {
@@ -104,7 +104,7 @@ enum {
   LAZYPRUNE_VALUES = 4,    /* like ATTENTION, and values (active, kv_heads, head_dim), tokens `values_stride` apart */
   LAZYPRUNE_HIDDEN = 5,    /* the layer's outputs: data (rows, hidden), rows `stride` apart */
   LAZYPRUNE_IDS = 6,       /* the token ids: ids (known), by position */
-  LAZYPRUNE_PROBES = 7     /* reserved: no scorer of this version needs it. data (probes, active): the rows that plan.probes lists */
+  LAZYPRUNE_PROBES = 7     /* attention of chosen heads: data (probes, active), rows `stride` apart: the rows that plan.probes lists */
 };
 
 /* The way in which a scorer reads the heads of attention: each head, or only the mean or the maximum of all heads. */
@@ -113,7 +113,7 @@ enum { LAZYPRUNE_EACH = 0, LAZYPRUNE_MEAN = 1, LAZYPRUNE_MAX = 2 };
 /* The answer of a schedule that does not prune. */
 #define LAZYPRUNE_EVERYTHING SIZE_MAX
 
-/* The input of one row. `origin` is one of LAZYPRUNE_EMBEDDING to LAZYPRUNE_WAITING. Their comments say what `index` counts. */
+/* The input of one row. `origin` is one of LAZYPRUNE_EMBEDDING to LAZYPRUNE_WAITING. Their comments say what `index` is. */
 typedef struct lazyprune_source {
   uint8_t origin;
   uint8_t reserved[3];
@@ -132,16 +132,17 @@ typedef struct lazyprune_spill {
   uint8_t reserved[2];
 } lazyprune_spill;
 
-/* Reserved for later versions: one row of attention that a scorer wants of the entered layer. */
+/* One row of attention that a scorer wants of the entered layer: the probabilities of one head, reduced over the last queries. */
 typedef struct lazyprune_probe {
   uint32_t head;         /* query head, from 0 */
   uint32_t over_queries; /* LAZYPRUNE_LAST, LAZYPRUNE_MEAN or LAZYPRUNE_MAX over the last plan.probe_rows rows */
 } lazyprune_probe;
 enum { LAZYPRUNE_LAST = 0 };
 
-/* Evidence, in float. Query head h reads key head h * kv_heads / heads. Strides count floats, not bytes. Each count says how many numbers
-   its pointer points at. The library refuses an array that is too short for the other members. If a count is 0, it does not check the
-   length of that array. If a number is not finite, the code is BAD_INPUT and the message names the token's position. */
+/* Evidence, in float. Query head h reads key head h * kv_heads / heads. Strides are in floats, not bytes. `data_count` is how many
+   numbers `data` points at, and so on for the other arrays. The library refuses an array that is too short for the other members. If a
+   count is 0, the library does not check the length of that array. If a number is not finite, lazyprune_step_leave returns BAD_INPUT, and
+   the message names the token's position. */
 typedef struct lazyprune_evidence {
   uint32_t struct_size;
   uint32_t kind; /* plan.wants */
@@ -159,10 +160,9 @@ typedef struct lazyprune_evidence {
   const uint32_t* ids;
   size_t ids_count; /* must be the number of known tokens; always checked */
   /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes the probabilities of ATTENTION,
-     WINDOW and VALUES itself. It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots,
-     kv_heads, head_dim), both after RoPE. It computes the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the
-     query. This costs one pass over the active keys for each query. The session also allocates memory for the probabilities, and keeps this
-     memory. */
+     WINDOW and VALUES itself, as the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. `query` (queries,
+     heads, head_dim) and `keys` (slots, kv_heads, head_dim) must be given, both after RoPE. ATTENTION and VALUES need only one query. The
+     library reads the active keys once for each query. The session also allocates memory for the probabilities, and keeps this memory. */
   const float* query;
   size_t query_count;
   size_t query_stride; /* between queries; 0: heads * head_dim */
@@ -183,9 +183,9 @@ typedef struct lazyprune_evidence {
 
 /* ---- custom policies ---- */
 
-/* A policy is chosen by its text, which has the form of the program's flags: "lazyllm --stages 9:0.7". A registry holds the library's
-   own presets and parts (scorers, schedules, selectors, stores), and custom parts beside them. A custom part has a name that the text can
-   use: "lazyllm --scorer mine". Only scorers and schedules can be custom.
+/* A policy is chosen by its text, which has the form of the flags of the program `lazyprune`: "lazyllm --stages 9:0.7". A registry holds
+   the library's own presets and parts (scorers, schedules, selectors, stores), and custom parts beside them. A custom part has a name that
+   the text can use: "lazyllm --scorer mine". Only scorers and schedules can be custom.
 
    Callbacks return a code: LAZYPRUNE_OK or an error, which is LAZYPRUNE_CALLBACK if no other code fits. They may write the reason into
    `message`: one line of at most `message_room` bytes, the final 0 included. If a callback fails, nothing is dropped, and the call that
@@ -198,7 +198,7 @@ typedef struct lazyprune_shown {
   uint32_t done;             /* number of layers done; the last of these layers gave the evidence */
   const uint32_t* positions; /* (active), ascending; the last one is the query token */
   size_t active;
-  const uint32_t* rows; /* (rows_count) HIDDEN: the positions of its rows, ascending */
+  const uint32_t* rows; /* (rows_count) HIDDEN: the positions of the rows of evidence->data, ascending */
   size_t rows_count;
   const lazyprune_evidence* evidence; /* null if the scorer wants NOTHING */
   float* memory;                      /* (known), by position; null unless the scorer wants every layer; zero when the sequence starts */
@@ -212,12 +212,13 @@ typedef struct lazyprune_scorer {
   uint32_t wants;       /* the evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
   uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
   uint32_t window;      /* WINDOW: number of queries, at least 1. With `every_layer` the queries are the last `window` tokens that no step
-                           with outputs has read yet. They are required, and a chunk leaves the last window - 1 of them for a later step */
+                           with outputs has read yet. These tokens are required. A chunk leaves the last window - 1 of them for a later
+                           step */
   uint32_t over_heads;  /* ATTENTION, WINDOW: EACH, MEAN or MAX of the heads; plan.over_heads repeats it */
   uint32_t reserved;    /* 0 */
-  /* Writes the scores (active); larger is more important. The outputs of the step are required: they stay, whatever their scores. The other
-     tokens are ranked by their scores. Tokens with a score of +infinity count towards the number of kept tokens like any other; among them
-     the later position wins. NaN is the lowest score. */
+  /* Writes the scores (active); larger is more important. The last `outputs` tokens of the step are required: they stay, whatever their
+     scores. The other tokens are ranked by their scores. Tokens with a score of +infinity count towards the number of kept tokens like any
+     other; among them the later position wins. NaN is the lowest score. */
   int32_t (*score)(void* user, const lazyprune_shown* shown, float* scores);
   void* user; /* shared by all sessions; keep the state of one sequence in `memory` */
   /* Called once, after the registry and the last session with this scorer have been freed, on the thread that frees the last of them. It is
@@ -240,9 +241,10 @@ typedef struct lazyprune_layer {
 
 typedef struct lazyprune_schedule {
   uint32_t struct_size;
-  uint32_t sees_scores; /* not 0: `keep` always gets `scores` (active); 0: they are null */
+  uint32_t sees_scores; /* not 0: `keep` always gets `scores` (active); 0: `scores` is null */
   /* The smallest number of done layers at which the schedule prunes, in any step. With fewer layers done, `keep` must answer EVERYTHING.
-     Chunks of a prompt run at most this number of layers. 0 is always correct, but slower. */
+     Chunks of a prompt run at most this number of layers. 0 is always correct, but slower: chunks then run at most one layer, and the
+     step with outputs that follows must run the rest. */
   uint32_t first;
   uint32_t reserved; /* 0 */
   /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. */
@@ -250,8 +252,8 @@ typedef struct lazyprune_schedule {
   void* user;
   void (*destroy)(void* user); /* like the `destroy` of a scorer */
   /* The numbers of done layers after which the schedule prunes, ascending (after_count). `keep` is called only after these numbers of
-     layers. Null: the schedule may prune after any number from `first` on. If options.attention_after is set and the scorer
-     reads attention, a session refuses a schedule that could prune after a number of layers that is not listed there. */
+     layers. Null: the schedule may prune after any number from `first` on. If options.attention_after is set and the scorer reads
+     attention, a session refuses a schedule that could prune after a number of layers that is not in options.attention_after. */
   const uint32_t* after;
   size_t after_count;
 } lazyprune_schedule;
@@ -261,7 +263,7 @@ typedef struct lazyprune_schedule {
 /* Creates a registry of the library's presets and parts. Sessions copy the parts that they need. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_create(lazyprune_registry** out);
 LAZYPRUNE_API void lazyprune_registry_free(lazyprune_registry* registry); /* null is allowed */
-/* Names have lower-case letters, digits and underscores. BAD_INPUT if another scorer (or another schedule) already has that name. */
+/* A name consists of lower-case letters, digits and underscores. Returns BAD_INPUT if another part of that kind already has the name. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, const char* name,
                                                              const lazyprune_scorer* scorer);
 LAZYPRUNE_API lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, const char* name,
@@ -279,7 +281,7 @@ typedef struct lazyprune_session lazyprune_session;
 typedef struct lazyprune_session_options {
   uint32_t struct_size;
   uint32_t layers;   /* of the model */
-  size_t max_tokens; /* room for so many tokens is reserved, and a step beyond it is NO_ROOM. 0: memory grows with the sequence */
+  size_t max_tokens; /* room for this many tokens is reserved; a step that exceeds it returns NO_ROOM. 0: memory grows with the sequence */
   /* For models with layers that see only a window: the numbers of done layers after which tokens may be dropped by attention, ascending.
      Null: after any number. */
   const uint32_t* attention_after;
@@ -292,9 +294,9 @@ typedef struct lazyprune_session_options {
   { sizeof(lazyprune_session_options), 0, 0, NULL, 0, NULL, 0, 0 }
 
 /* A check for the development of an engine. lazyprune_step_leave refuses rows of probabilities that do not sum to 1 within 2 %. It also
-   refuses probabilities below 0, and probabilities other than 0 for tokens that a query of a window does not see. This finds logits instead
-   of probabilities, wrong strides and wrong numbers of heads. Do not set it if rows of attention sum to less than 1 (attention sinks), or
-   if the engine shows other numbers as attention. */
+   refuses probabilities below 0, and probabilities other than 0 for tokens that a query of a window does not see. The check finds logits
+   instead of probabilities, wrong strides and wrong numbers of heads. Do not set it if rows of attention sum to less than 1 (attention
+   sinks), or if the engine shows other numbers as attention. */
 enum { LAZYPRUNE_CHECK_ATTENTION = 1 };
 
 /* `policy` is a preset's name, followed by flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm".
@@ -341,7 +343,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_adopt(lazyprune_session* sessio
 /* Continues the sequence of `other` in a session without tokens. `other` must have read chunks only. One document can thus be pruned in
    many ways. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_take_over(lazyprune_session* session, const lazyprune_session* other);
-/* The number of layers that a chunk of that phase runs. */
+/* Writes to `layers` how many layers a chunk of this phase runs. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_chunk_layers(const lazyprune_session* session, uint32_t phase, uint32_t* layers);
 
 typedef struct lazyprune_session_state {
@@ -416,7 +418,7 @@ typedef struct lazyprune_request {
    step begins. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_check(const lazyprune_session* session, const lazyprune_request* request);
 
-/* Begins a step. `layers` is the number of layers in it. */
+/* Begins a step. Writes to `layers` how many layers the step runs. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_begin(lazyprune_session* session, const lazyprune_request* request, uint32_t* layers);
 
 /* One layer. The arrays are valid until the layer is left. */
@@ -425,7 +427,7 @@ typedef struct lazyprune_plan {
   uint32_t layer;
   const uint32_t* active; /* (active_count) positions, ascending: the tokens that take part; each has keys and values here, or is a row */
   size_t active_count;
-  const uint32_t* rows; /* (rows_count) positions, ascending: the tokens to compute; each sees the active tokens up to itself */
+  const uint32_t* rows;            /* (rows_count) positions, ascending: the tokens to compute; each sees the active tokens up to itself */
   const lazyprune_source* sources; /* (rows_count) where the input of each row lies */
   size_t rows_count;
   size_t finish;   /* the last `finish` rows need the layer's output; the others need only keys and values. `finish` is rows_count, but in
@@ -436,8 +438,8 @@ typedef struct lazyprune_plan {
      mean or maximum. The engine then copies less from its device. */
   uint32_t over_heads;
   uint32_t reserved;
-  /* Reserved for later versions; null and 0 in this one. PROBES: the rows of attention (probes_count) that the scorer wants at this
-     layer, each over the last `probe_rows` rows. */
+  /* PROBES, else null and 0: the rows of attention (probes_count) that the scorer wants at this layer, each over the last `probe_rows`
+     rows. A row gives 0 to a token that it does not see. */
   const lazyprune_probe* probes;
   size_t probes_count;
   size_t probe_rows;
@@ -454,7 +456,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_step_enter(lazyprune_session* session, 
 LAZYPRUNE_API lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t size, uint32_t* pages, size_t room,
                                                     size_t* count);
 
-/* Valid until the next enter. */
+/* `items` is valid until the next lazyprune_step_enter. */
 typedef struct lazyprune_spills {
   uint32_t struct_size;
   float margin; /* (least kept score - best dropped score) / |least kept score|, if the selection is by score alone; else NaN */
@@ -463,8 +465,8 @@ typedef struct lazyprune_spills {
 } lazyprune_spills;
 #define LAZYPRUNE_SPILLS \
   { sizeof(lazyprune_spills), 0.0f, NULL, 0 }
-/* Ends the layer. `evidence` must be the evidence that the plan wants. It is read only during the call. If the plan wants nothing,
-   `evidence` may be null and is ignored. If it is not the evidence that the plan wants, the call fails, and the layer is not left. */
+/* Ends the layer. `evidence` must be the evidence that the plan wants; otherwise the call fails, and the layer is not left. If the plan
+   wants nothing, `evidence` is ignored and may be null. The library reads `evidence` only during the call. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* evidence, lazyprune_spills* out);
 
 /* Ends the step after all its layers. */

@@ -6,13 +6,17 @@
 //                                                `view` says which evidence the scorer needs: exactly one view of core/views.hpp, or
 //                                                every_layer<that view>. A scorer of window_view has a member `window`, the number of
 //                                                queries
+//   probing_scorer      s.probes(layer)          A scorer of every_layer<probe_view>. Returns the probes that it reads at a layer, as
+//                                                std::span<const head_probe>. At a layer without probes it is shown a view without them.
+//                                                It has a member `window`, too
 //   head_reducing_scorer                         A scorer of attention that also has the function over_heads
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
 //                                                instead of one row for each head
 //   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`
-//   adaptive_schedule   s.keep(context, scores)  Returns the same number, but decides by `scores`, one for each active token. A schedule
-//                                                has only one of the two forms of keep, unless s.sees_scores() says which one to call
+//   adaptive_schedule   s.keep(context, scores)  Also returns how many tokens go on, but decides by `scores`, one for each active token.
+//                                                A schedule has only one of the two forms of keep, unless s.sees_scores() says which
+//                                                one to call
 //   foretelling_schedule                         A schedule that also has the function first
 //                       s.first(phase, layers)   Returns the smallest number of done layers at which the schedule could prune in that
 //                                                phase. The number must be right for every length of the sequence. Returns
@@ -56,7 +60,7 @@ struct view_list {};
 
 using views = view_list<attention_view, window_view, key_view, value_view, hidden_view, id_view, token_view, every_layer<attention_view>,
                         every_layer<window_view>, every_layer<key_view>, every_layer<value_view>, every_layer<hidden_view>,
-                        every_layer<id_view>, every_layer<evidence>>;
+                        every_layer<id_view>, every_layer<probe_view>, every_layer<evidence>>;
 
 template <class S, class List>
 struct first_view {
@@ -113,11 +117,26 @@ concept ambiguous_scorer = detail::count_views<S>(detail::views{})
 template <class S>
 using evidence_of = typename detail::evidence_type<view_of<S>>::type;
 
+/// A scorer that names the probes of each layer. The span must stay valid while the scorer exists.
+template <class S>
+concept probing_scorer = requires(const S s, layer_id layer) {
+  { s.probes(layer) } -> std::convertible_to<std::span<const head_probe>>;
+};
+
+template <class S>
+concept scorer_with_window = requires(const S s) {
+  { s.window } -> std::convertible_to<std::size_t>;
+};
+
+/// A scorer that has the members which its view needs.
+template <class S, class View>
+concept names_its_queries = (!std::same_as<View, window_view> && !std::same_as<View, probe_view>) || scorer_with_window<S>;
+template <class S, class View>
+concept names_its_probes = !std::same_as<View, probe_view> || probing_scorer<S>;
+
 template <class S>
 concept importance_scorer =
-    std::copyable<S> && !std::is_void_v<view_of<S>> && (!std::same_as<evidence_of<S>, window_view> || requires(const S s) {
-      { s.window } -> std::convertible_to<std::size_t>;
-    });
+    std::copyable<S> && !std::is_void_v<view_of<S>> && names_its_queries<S, evidence_of<S>> && names_its_probes<S, evidence_of<S>>;
 
 /// A scorer that was chosen at run time. Its `needs()` says which evidence it needs. The session shows it an `every_layer<evidence>` with
 /// evidence of that kind.
@@ -139,10 +158,20 @@ constexpr scorer_needs needs_of(const Scorer& scorer) {
     return scorer.needs();
   } else {
     scorer_needs needs{kind_of<evidence_of<Scorer>>(), !std::same_as<view_of<Scorer>, evidence_of<Scorer>>, 0};
-    if constexpr (std::same_as<evidence_of<Scorer>, window_view>) needs.window = scorer.window;
+    if constexpr (std::same_as<evidence_of<Scorer>, window_view> || std::same_as<evidence_of<Scorer>, probe_view>)
+      needs.window = scorer.window;
     if constexpr (head_reducing_scorer<Scorer>) needs.over_heads = scorer.over_heads();
     return needs;
   }
+}
+
+/// The probes that the engine has to show the scorer at this layer; empty if the scorer reads no probes there.
+template <class Scorer>
+constexpr std::span<const head_probe> probes_of(const Scorer& scorer, layer_id layer) {
+  if constexpr (probing_scorer<Scorer>)
+    return scorer.probes(layer);
+  else
+    return {};
 }
 
 template <class S>
@@ -228,7 +257,7 @@ concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& r
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
 };
 
-/// Stores with `for_good`, as a data member here and as a function below. If it is true, dropped tokens never come back.
+/// Stores with `for_good`, as a data member here and as a function below. If `for_good` is true, dropped tokens never come back.
 template <class S>
 concept store_saying_for_good = requires(const S s) {
   { s.for_good } -> std::convertible_to<bool>;

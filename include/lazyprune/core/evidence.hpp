@@ -13,16 +13,17 @@
 namespace lazyprune {
 inline namespace v0 {
 
-enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden, ids };
+enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden, ids, probes };
 
 constexpr std::string_view name_of(evidence_kind kind) {
-  constexpr std::string_view names[] = {"no evidence", "attention", "a window of queries", "keys", "values", "hidden states", "ids"};
+  constexpr std::string_view names[] = {"no evidence", "attention", "a window of queries", "keys", "values", "hidden states",
+                                        "ids",         "probes"};
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// The alternatives are in the order of evidence_kind. `evidence{}`, an empty token_view, stands for no evidence. The engine
-/// never has to show a token_view, because the session knows the positions itself.
-using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view, id_view>;
+/// Evidence of any kind. The alternatives are in the order of evidence_kind. `evidence{}`, an empty token_view, stands for no evidence. The
+/// engine never has to show a token_view, because the session knows the positions itself.
+using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view, id_view, probe_view>;
 
 /// The kind of evidence that the engine has to deliver for this view.
 template <class View>
@@ -33,6 +34,7 @@ constexpr evidence_kind kind_of() {
   if constexpr (std::same_as<View, value_view>) return evidence_kind::values;
   if constexpr (std::same_as<View, hidden_view>) return evidence_kind::hidden;
   if constexpr (std::same_as<View, id_view>) return evidence_kind::ids;
+  if constexpr (std::same_as<View, probe_view>) return evidence_kind::probes;
   return evidence_kind::none;
 }
 
@@ -52,7 +54,7 @@ inline std::span<const position> positions_of(const evidence& shown) {
 struct scorer_needs {
   evidence_kind kind;  // `none` if positions are enough
   bool every_layer;    // whether the scorer needs evidence after every layer but the last, and memory
-  std::size_t window;  // number of queries of a window_view; 0 for other views
+  std::size_t window;  // number of queries of a window_view or probe_view; 0 for other views
   /// For attention and windows: `mean` or `max` if the scorer reads only the mean or only the maximum over the heads. An engine may then
   /// show one head that holds this mean or maximum, and need not copy every head from its device. The scores are the same up to rounding.
   /// Without a value the scorer reads each head.

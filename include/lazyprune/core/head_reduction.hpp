@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reduces the attention of all heads to one row. Most scorers read only this row. Sums are taken in double, in the order of the heads, and
-// rounded once. An engine that reduces in this way on its device gets the same bits as `reduce_heads`.
+// Reduces the attention of all heads, or of several queries, to one row. Most scorers read only this row. Sums are taken in double, in the
+// order of the heads, and rounded once. An engine that reduces in this way on its device gets the same bits as `reduce_heads` or
+// `reduce_queries`.
 #pragma once
 
 #include <algorithm>
@@ -53,6 +54,23 @@ inline void reduce_heads(const attention_view& attention, head_reduction over, s
     return detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });
   std::ranges::copy(attention.head(0), out.begin());
   for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
+}
+
+/// Writes the probabilities of one head, reduced over the queries, to `out` (active). `data` is (queries, active), rows `stride` floats
+/// apart; there is at least one query.
+inline void reduce_queries(const float* data, std::size_t queries, std::size_t stride, query_reduction over, std::span<float> out) {
+  const auto query = [&](std::size_t q) { return std::span<const float>(data + q * stride, out.size()); };
+  if (over == query_reduction::mean)
+    return detail::sum_tokens(
+        out.size(),
+        [&](std::size_t first, std::span<double> sums) {
+          for (std::size_t q = 0; q < queries; ++q)
+            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += query(q)[first + i];
+        },
+        [&](std::size_t i, double sum) { out[i] = static_cast<float>(sum / static_cast<double>(queries)); });
+  std::ranges::copy(query(queries - 1), out.begin());
+  if (over == query_reduction::last) return;
+  for (std::size_t q = 0; q + 1 < queries; ++q) std::ranges::transform(query(q), out, out.begin(), std::ranges::max);
 }
 
 }  // namespace v0

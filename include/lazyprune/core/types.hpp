@@ -36,15 +36,15 @@ struct candidates {
   std::span<float> scores;              // (candidates)
   std::span<const position> positions;  // (candidates), ascending; the last one is the query token
   std::size_t keep;                     // number of tokens to keep: the schedule's answer, at least the number of required tokens
-  float required_mass = 0;              // sum of the scores of the required tokens before these became +inf; counts the finite score of the
-                                        // query token, and the positive finite scores of the others
+  float required_mass = 0;              // sum of the required tokens' scores, before the session set them to +inf. The query token's score
+                                        // counts if it is finite, and the other scores count if they are finite and positive
 };
 
 /// The input of an aux store: the hidden states that are stored now, and those of the tokens that were just dropped.
 struct stored_rows {
   std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf if the row must stay for the next layer
   std::span<const position> positions;  // (rows), ascending
-  bool embeddings = false;              // the rows were dropped before layer 0; keeping them takes no memory
+  bool embeddings = false;              // the tokens were dropped before layer 0, so the rows are embeddings: keeping them takes no memory
 };
 
 }  // namespace v0

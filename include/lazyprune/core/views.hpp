@@ -33,6 +33,30 @@ struct window_view {
   attention_view query(std::size_t q) const { return {data + q * heads * stride, heads, stride, positions}; }
 };
 
+/// The ways to make one number out of the probabilities that several queries give to a token: that of the last query, the largest one, or
+/// the mean.
+enum class query_reduction : std::uint8_t { last, max, mean };
+
+/// The attention of one query head at one layer, reduced over the step's last queries.
+struct head_probe {
+  std::uint32_t head;
+  query_reduction over;
+
+  friend bool operator==(const head_probe&, const head_probe&) = default;
+};
+
+/// The probes that the scorer names for one layer. The queries are the step's evidence rows (step::window()). A query gives 0 to a token
+/// that it does not see. The mean is a sum in double, in the order of the queries, rounded once.
+struct probe_view {
+  const float* data;  // (probes, active), rows `stride` floats apart, in the order of the scorer's list
+  std::size_t probes;
+  std::size_t stride;
+  std::span<const position> positions;  // (active), ascending; the last one is the query token
+
+  std::size_t active() const { return positions.size(); }
+  std::span<const float> probe(std::size_t p) const { return {data + p * stride, active()}; }
+};
+
 /// The cached keys of the active tokens at one layer, after RoPE.
 struct key_view {
   const float* data;  // (active, kv_heads, head_dim), tokens `stride` floats apart
@@ -57,7 +81,7 @@ struct value_view {
   std::span<const float> head(std::size_t i, std::size_t h) const { return {values + i * stride + h * head_dim, head_dim}; }
 };
 
-/// The hidden states that this layer produced. Only the rows that this step computed at this layer have one.
+/// The hidden states that this layer produced. They exist only for the tokens that this step computed at this layer (`rows`).
 struct hidden_view {
   const float* data;  // (rows, hidden), rows `stride` floats apart
   std::size_t hidden;

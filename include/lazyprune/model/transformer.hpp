@@ -137,6 +137,7 @@ class transformer {
     std::size_t skipped = 0;                     // rows at the front of the plan that move_to_front left out
     std::size_t queries = 0;                     // number of last rows whose probabilities the scorer reads
     std::optional<head_reduction> over_heads{};  // how the backend reduces the heads, if the scorer reads only the reduced row
+    std::span<const head_probe> probes{};        // the heads and reductions that the scorer reads, if it reads no others
     std::size_t probabilities = 0;               // where the probabilities begin in work_.probabilities_
 
     std::size_t count() const { return plan.rows.size() - skipped; }
@@ -230,7 +231,18 @@ class transformer {
     p.skipped = 0;
     p.queries = probe_queries(p.step);
     p.over_heads = p.step.wants() == evidence_kind::values ? std::nullopt : p.step.over_heads();
+    p.probes = p.step.probes();
+    for (const head_probe& probe : p.probes) check_probe(l, probe);
     if (p.observer) p.observer->layer_begins(p.plan);
+  }
+
+  void check_probe(layer_id l, const head_probe& probe) const {
+    const std::string place = "probe of layer " + std::to_string(l);
+    if (probe.head >= config_.n_heads)
+      throw error("sequence", place, "a head below " + std::to_string(config_.n_heads), std::to_string(probe.head));
+    if (config_.window(l) > 0)
+      throw error("sequence", place, "a layer that sees all tokens", "one that sees the last " + std::to_string(config_.window(l)),
+                  error_code::unsupported);
   }
 
   void leave(batch_item& p, layer_id l) {
@@ -351,7 +363,7 @@ class transformer {
     std::size_t probabilities = 0, most = block_rows;
     for (batch_item* p : running_) {
       p->probabilities = probabilities;
-      probabilities += p->queries * shown_heads(*p) * p->plan.active.size();
+      probabilities += shown_rows(*p) * p->plan.active.size();
       most = std::max(most, p->queries);
     }
     work_.probabilities_.resize(probabilities);
@@ -486,8 +498,11 @@ class transformer {
     p.seq->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
     if (p.queries > 0 && first + q.rows == p.end())
-      probe = {
-          .data = work_.probabilities_.data() + p.probabilities, .queries = p.queries, .stride = active.size(), .over_heads = p.over_heads};
+      probe = {.data = work_.probabilities_.data() + p.probabilities,
+               .queries = p.queries,
+               .stride = active.size(),
+               .over_heads = p.over_heads,
+               .probes = p.probes};
     backend_.attend(q, p.seq->kv_.rows(l),
                     attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim},
                                    tokens,
@@ -504,6 +519,7 @@ class transformer {
       case evidence_kind::values:
         return 1;
       case evidence_kind::window:
+      case evidence_kind::probes:
         return step.window();
       default:
         return 0;
@@ -512,6 +528,8 @@ class transformer {
 
   /// The number of heads in the probabilities: one if the backend reduces them.
   std::size_t shown_heads(const batch_item& p) const { return p.over_heads ? 1 : config_.n_heads; }
+  /// The number of rows in the probabilities.
+  std::size_t shown_rows(const batch_item& p) const { return p.probes.empty() ? p.queries * shown_heads(p) : p.probes.size(); }
 
   /// Collects the evidence that the scorer asks for, and nothing else.
   evidence look(const batch_item& p) {
@@ -546,6 +564,8 @@ class transformer {
       }
       case evidence_kind::ids:
         return id_view{p.seq->tokens_, plan.active};
+      case evidence_kind::probes:
+        return probe_view{probabilities, p.probes.size(), active, plan.active};
     }
     return {};
   }

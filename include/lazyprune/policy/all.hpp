@@ -9,6 +9,7 @@
 #include <lazyprune/policy/schedule/every.hpp>
 #include <lazyprune/policy/schedule/linear.hpp>
 #include <lazyprune/policy/scorer/accumulated_attention.hpp>
+#include <lazyprune/policy/scorer/calibrated_attention.hpp>
 #include <lazyprune/policy/scorer/given_scores.hpp>
 #include <lazyprune/policy/scorer/key_norm.hpp>
 #include <lazyprune/policy/scorer/last_query_attention.hpp>
@@ -33,10 +34,10 @@ struct part_list {};
 
 /// All parts with a name, except `stages`, which has its own flag. Help and error messages list them in this order.
 using all_policies = part_list<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
-                               value_weighted_attention, key_norm, recency, random_score, given_scores,  // scorers
-                               every, linear, cosine, budget, adaptive,                                  // schedules, except `stages`
-                               top_k, top_p, threshold, blocks,                                          // selectors
-                               keep_all, bounded, none>;                                                 // stores
+                               value_weighted_attention, key_norm, recency, random_score, given_scores, calibrated_attention,  // scorers
+                               every, linear, cosine, budget, adaptive,  // schedules, except `stages`
+                               top_k, top_p, threshold, blocks,          // selectors
+                               keep_all, bounded, none>;                 // stores
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -45,7 +45,8 @@ struct model_layers {
 
 /// Whether the scorer needs attention probabilities.
 constexpr bool scores_attention(const scorer_needs& needs) {
-  return needs.kind == evidence_kind::attention || needs.kind == evidence_kind::window || needs.kind == evidence_kind::values;
+  return needs.kind == evidence_kind::attention || needs.kind == evidence_kind::window || needs.kind == evidence_kind::values ||
+         needs.kind == evidence_kind::probes;
 }
 
 /// Moves each stage to the nearest layer after which it is allowed. If two layers are equally near, the stage moves to the later one. A

@@ -74,6 +74,11 @@ inline std::optional<number_not_finite> not_finite(const value_view& view) noexc
 inline std::optional<number_not_finite> not_finite(const hidden_view& view) noexcept {
   return not_finite_in_rows(view.data, view.stride, view.hidden, view.rows);
 }
+inline std::optional<number_not_finite> not_finite(const probe_view& view) noexcept {
+  for (std::size_t p = 0; p < view.probes; ++p)
+    if (const auto wrong = not_finite_in_row(view.probe(p), view.positions)) return wrong;
+  return std::nullopt;
+}
 inline std::optional<number_not_finite> not_finite(const token_view&) noexcept { return std::nullopt; }
 inline std::optional<number_not_finite> not_finite(const id_view&) noexcept { return std::nullopt; }
 

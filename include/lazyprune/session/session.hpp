@@ -65,7 +65,7 @@ class session final : public step_machine {
 
   std::size_t evidence_window() const noexcept override {
     const scorer_needs needs = this->needs();
-    return needs.kind == evidence_kind::window && needs.every_layer ? needs.window : 0;
+    return needs.every_layer ? needs.window : 0;
   }
 
   /// Whether `step::leave` accepts this view.
@@ -92,6 +92,7 @@ class session final : public step_machine {
   scorer_needs needs() const noexcept { return needs_of(policy_.scorer); }
   bool by_scores() const noexcept { return sees_scores(policy_.schedule); }
   std::size_t most_queries() const noexcept override { return needs().window; }
+  std::span<const head_probe> probes_read(layer_id layer) const noexcept override { return probes_of(policy_.scorer, layer); }
   std::optional<head_reduction> heads_read() const noexcept override { return needs().over_heads; }
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }
@@ -115,6 +116,7 @@ class session final : public step_machine {
   evidence_kind ask_schedule() noexcept override {
     if constexpr (is_policy) {
       quota_ = quota_without_scores(layers_done() + 1);
+      if (needs().kind == evidence_kind::probes && probes_read(layers_done()).empty()) return evidence_kind::none;
       return needs().every_layer || by_scores() || quota_ != everything ? needs().kind : evidence_kind::none;
     } else {
       return evidence_kind::none;
@@ -128,7 +130,7 @@ class session final : public step_machine {
   void prune_by(const evidence& shown) noexcept {
     const layer_id done = layers_done();
     if (done == 0) quota_ = needs().kind == evidence_kind::none ? quota_without_scores(0) : everything;
-    const bool scored = wanted() != evidence_kind::none ? score(shown) : score_positions();
+    const bool scored = wanted() != evidence_kind::none ? score(shown) : score_without_evidence();
     if (scored && by_scores()) quota_ = checked(ask(policy_.schedule, context(done), scratch().scores), done);
     if (scored && quota_ != everything)
       select_and_admit(policy_.selector, policy_.store, quota_);
@@ -141,6 +143,8 @@ class session final : public step_machine {
     const auto whole = [this]<class View>(const View& view) {
       if constexpr (std::same_as<View, window_view>)
         if (view.queries != window()) return false;
+      if constexpr (std::same_as<View, probe_view>)
+        if (view.probes != probes_read(layers_done() - 1).size()) return false;
       if constexpr (std::same_as<View, hidden_view>)
         if (view.rows.size() != rows()) return false;
       if constexpr (std::same_as<View, id_view>)
@@ -156,6 +160,11 @@ class session final : public step_machine {
       note_fault(layers_done(), wrong_evidence{wanted(), *number});
       return false;
     }
+    score_by(shown);
+    return true;
+  }
+
+  void score_by(const evidence& shown) noexcept {
     scratch().scores.resize(active().size());
     const std::span<float> scores = scratch().scores;
     const layer_id layer = layers_done() - 1;
@@ -165,11 +174,15 @@ class session final : public step_machine {
       policy_.scorer.score(std::get<evidence_type>(shown), scores);
     else
       policy_.scorer.score(view_type{std::get<evidence_type>(shown), layer, memory()}, scores);
-    return true;
   }
 
-  /// Scores by positions, without evidence from the engine. Returns false if the scorer needs evidence, or if its scores decide nothing.
-  bool score_positions() noexcept {
+  /// Scores without evidence from the engine: by positions, or by the probes of earlier layers. Returns false if the scorer needs evidence,
+  /// or if its scores decide nothing.
+  bool score_without_evidence() noexcept {
+    if (needs().kind == evidence_kind::probes && layers_done() > 0) {
+      score_by(probe_view{nullptr, 0, 0, active()});
+      return true;
+    }
     if (needs().kind != evidence_kind::none || !(by_scores() || quota_ != everything)) return false;
     scratch().scores.resize(active().size());
     [[maybe_unused]] const token_view tokens{active(), layers_done(), known()};

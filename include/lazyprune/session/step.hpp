@@ -27,9 +27,11 @@ class step {
   /// The evidence that the entered layer has to yield; `none` if the session decides nothing after this layer.
   evidence_kind wants() const noexcept { return machine_->wanted(); }
   bool wants_scores() const noexcept { return wants() != evidence_kind::none; }
-  /// The number of queries that a window_view of the entered layer must have: min(the scorer's window, rows of this layer). If the scorer
-  /// gathers windows at every layer, it is the number of the step's evidence rows (`evidence_window`).
+  /// The number of queries that a window_view or probe_view of the entered layer must have: min(the scorer's window, rows of this layer).
+  /// If the scorer gathers windows or probes at every layer, it is the number of the step's evidence rows (`evidence_window`).
   std::size_t window() const noexcept { return machine_->window(); }
+  /// The probes that the scorer reads at the entered layer, in the order in which a probe_view shows them; empty if it reads none.
+  std::span<const head_probe> probes() const noexcept { return machine_->probes_wanted(); }
   /// `mean` or `max` if the scorer reads only the mean or only the maximum over the heads. An attention_view or window_view may then have
   /// one head that holds this mean or maximum. nullopt: the scorer reads each head.
   std::optional<head_reduction> over_heads() const noexcept { return machine_->heads_read(); }

@@ -116,11 +116,12 @@ class step_machine {
     forget_from(tokens);
   }
 
-  /// Adds `tokens` tokens whose keys and values already exist at all layers. Call it between steps. Statistics do not count them. Throws
-  /// `error` if there is no room for them.
+  /// Adds `tokens` tokens whose keys and values already exist at all layers; 0 changes nothing. Call it between steps. Statistics do not
+  /// count them. Throws `error` if there is no room for them.
   void adopt(std::size_t tokens) {
     require_between_steps("adopt");
     require_room("adopt", tokens);
+    if (tokens == 0) return;
     grow_by(tokens);
     append(tokens, layers_);
     queried_to_ = known();
@@ -158,11 +159,11 @@ class step_machine {
     restart_from(end);
   }
 
-  /// The number W of queries whose attention the scorer gathers at every layer; 0 for other scorers. Let `a` be the number of tokens known
-  /// after the last step with outputs, and k the number known now. The evidence rows of a step are the tokens from max(a, k - W) on. They
-  /// are required. A step that was abandoned may have dropped some of them for good: these have no rows. A chunk computes only tokens
-  /// before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every layer, however the
-  /// prompt was cut.
+  /// The number W of queries whose attention the scorer gathers at every layer (windows or probes); 0 for other scorers. Let `a` be the
+  /// number of tokens known after the last step with outputs, and k the number known now. The evidence rows of a step are the tokens from
+  /// max(a, k - W) on. They are required. A step that was abandoned may have dropped some of them for good: these have no rows. A chunk
+  /// computes only tokens before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every
+  /// layer, however the prompt was cut.
   virtual std::size_t evidence_window() const noexcept = 0;
 
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
@@ -227,6 +228,7 @@ class step_machine {
   virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that the layer has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
+  virtual std::span<const head_probe> probes_read(layer_id layer) const noexcept = 0;
   /// `mean` or `max` if the scorer reads only the mean or only the maximum over the heads; nullopt if it reads each head.
   virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
@@ -245,6 +247,9 @@ class step_machine {
     return count;
   }
   evidence_kind wanted() const noexcept { return wanted_; }
+  std::span<const head_probe> probes_wanted() const noexcept {
+    return wanted_ == evidence_kind::probes ? probes_read(layer_) : std::span<const head_probe>{};
+  }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
   /// Notes a fault after `done` layers, if it is the first one of the step.
@@ -352,6 +357,8 @@ class step_machine {
     settled_ = std::min(settled_, tokens);
     end_step();
     queried_to_ = std::min(queried_to_, tokens);
+    while (!queried_ && queried_to_ > 0 && table_.frontier(static_cast<position>(queried_to_ - 1)) < layers_)
+      --queried_to_;  // the adopted tokens after it are gone
     restart_from(chunk_end(queried_to_, tokens));
     if (tokens > 0) return;
     queried_ = false;

@@ -63,7 +63,7 @@ TEST_CASE("lists on the device are not sent again; all others go in one copy") {
   CHECK(sent_now() == sent{0, 0});
 }
 
-TEST_CASE("a full buffer is filled again from its start: no list is overwritten while it is still read, and every list is sent again when it is next used") {
+TEST_CASE("a full buffer is filled again from its start: no list is overwritten while it is still read, and all are sent again when used") {
   device::lists all;
   std::mt19937 random(1);
   std::vector<std::uint32_t> expected(3 * 3000), got(expected.size());

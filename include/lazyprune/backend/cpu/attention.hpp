@@ -55,13 +55,15 @@ class head_block {
   const float *keys_ = nullptr, *values_ = nullptr;  // null: not widened
 };
 
+inline constexpr std::uint32_t not_probed = static_cast<std::uint32_t>(-1);
+
 /// One call of `attend`: the data that all its tasks share.
 class attention_call {
  public:
   using rank_range = kernels::rank_range;
 
   attention_call(const kernels::kernel_set& set, const key_ranks& ranks, const rank_range* seen, rows_view<const float> q,
-                 const packed_kv& kv, const attention_rows& what, const attention_probe& probe)
+                 const packed_kv& kv, const attention_rows& what, const attention_probe& probe, std::span<const std::uint32_t> probe_place)
       : layout(set.product(kv.type()), what.shape, kv, q.rows),
         product_(set.product(kv.type())),
         kernel_(set.attention),
@@ -75,7 +77,8 @@ class attention_call {
         query_scale_(query_scale(what)),
         active_(what.active.size()),
         unprobed_(q.rows - probe.queries),
-        probe_(probe) {}
+        probe_(probe),
+        probe_place_(probe_place) {}
 
   const attention_layout layout;
 
@@ -119,7 +122,7 @@ class attention_call {
         for (std::size_t e = 0; e < d; e += kernels::tile_outputs)
           std::copy_n(state.sums + e / kernels::tile_outputs * layout.tile_floats() + i * kernels::tile_outputs,
                       std::min(kernels::tile_outputs, d - e), out.row(row) + head * d + e);
-        if (row >= unprobed_) write_probe(probe_row(row, head), seen_[row], state.largest[i], by[i]);
+        if (float* const probe = probe_row(row, head)) write_probe(probe, seen_[row], state.largest[i], by[i]);
       }
     }
   }
@@ -139,8 +142,8 @@ class attention_call {
     return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
   }
 
-  /// Returns the range of the tokens that at least one of the rows `first` to `last` sees. Neither end of a row's range comes before that
-  /// of an earlier row.
+  /// Returns the range of the tokens that at least one of the rows `first` to `last` sees. A later row's range begins and ends no earlier
+  /// than the range of the row before, so only row `first` and row `last` matter.
   rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
 
   /// Returns the block's tiles from the first to the last tile that may have an active token in `seen`.
@@ -219,11 +222,15 @@ class attention_call {
     }
   }
 
+  /// Returns where a row's probabilities in this head go, or null if nobody reads them.
   float* probe_row(std::size_t row, std::size_t head) const {
-    return probe_.data + ((row - unprobed_) * shape_.heads + head) * probe_.stride;
+    if (row < unprobed_) return nullptr;
+    if (probe_place_.empty()) return probe_.data + ((row - unprobed_) * shape_.heads + head) * probe_.stride;
+    return probe_place_[head] == not_probed ? nullptr
+                                            : probe_.data + (probe_place_[head] * probe_.queries + row - unprobed_) * probe_.stride;
   }
 
-  /// Turns the scores that `note` wrote into probabilities.
+  /// Turns the scores that `note` wrote into probabilities, and writes 0 for the active tokens that the row does not see.
   void write_probe(float* row, const rank_range& seen, float largest, float by) const {
     std::fill_n(row, seen.first, 0.0f);
     kernel_.exponentiate(row + seen.first, static_cast<std::size_t>(seen.end - seen.first), largest, by);
@@ -234,8 +241,8 @@ class attention_call {
   void note(const query_rows& rows, const strip& of, const tile_range& tiles, const float* scores) const {
     for (std::size_t i = 0; i < of.count; ++i) {
       const std::size_t row = layout.row_of(rows, of.from + i);
-      if (row < unprobed_) continue;
-      float* to = probe_row(row, layout.head_of(rows, of.from + i));
+      float* const to = probe_row(row, layout.head_of(rows, of.from + i));
+      if (!to) continue;
       for (std::size_t t = tiles.begin; t < tiles.end; ++t) {
         const float* tile = scores + (t - tiles.begin) * layout.tile_floats() + i * kernels::tile_outputs;
         const std::int32_t* rank = ranks_.of_tile(t);
@@ -278,6 +285,7 @@ class attention_call {
   std::size_t active_;    // the number of active tokens
   std::size_t unprobed_;  // the number of rows of q before the probed rows
   attention_probe probe_;
+  std::span<const std::uint32_t> probe_place_;  // (heads): the place of a head in the probe, or not_probed; empty: all heads are probed
 };
 
 }  // namespace detail
@@ -299,15 +307,16 @@ class attention_layer {
     const kernels::rank_range together{seen_.front().first, seen_.back().end};
     ranks_.set(what.slots, together);
 
-    attention_probe each = probe;  // one row for each head
-    if (probe.queries > 0 && probe.over_heads) {
-      const std::size_t active = what.active.size();
-      each = {of_heads_.take(probe.queries * what.shape.heads * active), probe.queries, active};
+    attention_probe each = probe;  // one row for each query and probed head
+    probe_place_.clear();
+    if (probe.queries > 0 && (probe.over_heads || !probe.probes.empty())) {
+      const std::size_t active = what.active.size(), heads = probe.probes.empty() ? what.shape.heads : place_probes(what, probe);
+      each = {of_heads_.take(probe.queries * heads * active), probe.queries, active};
     }
-    const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each);
+    const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each, probe_place_);
     const attention_layout& layout = call.layout;
-    // Few queries give few tasks, so their keys are cut into segments to keep all threads busy. The number of threads does not change the
-    // cuts.
+    // Few queries give few tasks, so the keys are cut into segments to keep all threads busy. The number of threads does not change the
+    // cuts, so results have the same bits for any number of threads.
     const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
     const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : kv.blocks();
     const std::size_t first_segment = ranks_.first_block() / segment, segments = (ranks_.end_block() - 1) / segment + 1 - first_segment;
@@ -315,7 +324,7 @@ class attention_layer {
     const auto threads = static_cast<std::size_t>(threads_);
     float* states = states_.take((segments == 1 ? threads : layout.tasks() * segments) * layout.state_floats());
     float* local = local_.take(threads * layout.local_floats());
-    const std::size_t numbers = q.rows * q.columns;  // each is used once for every active token's key, and once for its value
+    const std::size_t numbers = q.rows * q.columns;  // of q, and also of out; each takes a multiplication for each active token
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
     detail::for_tasks_in_turn(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
@@ -330,9 +339,29 @@ class attention_layer {
         call.write_rows(layout.task(task), states + task * segments * layout.state_floats(), segments, out);
       });
     if (probe.over_heads) reduce(each, what, probe);
+    if (!probe.probes.empty()) reduce_probes(each, what, probe);
   }
 
  private:
+  /// Gives each probed head a place in the order of the probes. Returns the number of probed heads.
+  std::size_t place_probes(const attention_rows& what, const attention_probe& probe) {
+    probe_place_.assign(what.shape.heads, detail::not_probed);
+    std::uint32_t places = 0;
+    for (const head_probe& p : probe.probes)
+      if (probe_place_[p.head] == detail::not_probed) probe_place_[p.head] = places++;
+    return places;
+  }
+
+  void reduce_probes(const attention_probe& each, const attention_rows& what, const attention_probe& probe) const {
+    const std::size_t active = what.active.size();
+    const int team = detail::threads_for(threads_, probe.queries * probe.probes.size() * active / 2);
+    detail::for_tasks(team, probe.probes.size(), [&](std::size_t i, std::size_t) {
+      const head_probe& p = probe.probes[i];
+      reduce_queries(each.data + probe_place_[p.head] * probe.queries * each.stride, probe.queries, each.stride, p.over,
+                     {probe.data + i * probe.stride, active});
+    });
+  }
+
   void reduce(const attention_probe& each, const attention_rows& what, const attention_probe& probe) const {
     const std::size_t heads = what.shape.heads, active = what.active.size(), pieces = (active + reduced_tokens - 1) / reduced_tokens;
     const int team = detail::threads_for(threads_, probe.queries * heads * active / 2);
@@ -361,7 +390,8 @@ class attention_layer {
   std::vector<kernels::rank_range> seen_;  // (rows): the active tokens that each row sees
   detail::scratch_memory states_;
   detail::scratch_memory local_;
-  detail::scratch_memory of_heads_;  // (queries, heads, active): probabilities before they are reduced
+  detail::scratch_memory of_heads_;         // (queries, heads, active), or (probed heads, queries, active): probabilities to be reduced
+  std::vector<std::uint32_t> probe_place_;  // see attention_call
 };
 
 }  // namespace v0

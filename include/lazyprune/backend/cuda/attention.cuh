@@ -617,6 +617,29 @@ __global__ void reduce_rows(global<Scalar> x, unsigned heads, unsigned active, h
   row[0] = over == head_reduction::mean ? static_cast<float>(sum / static_cast<double>(heads)) : most;
 }
 
+/// Reduces the probabilities x (queries, heads, active) of one head over the queries, for each probe: out (probes, active). A probe is a
+/// head and a query_reduction. Grid (pieces of the active tokens, probes). Each thread has one token. It adds the queries in double, one
+/// after the other, so the result has the same bits as the host's reduce_queries.
+template <class Scalar>
+__global__ void reduce_probes(global<const Scalar> x, unsigned queries, unsigned heads, unsigned active, global<const uint2> probes,
+                              global<Scalar> out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= active) return;
+  const uint2 probe = probes[blockIdx.y];
+  const auto over = static_cast<query_reduction>(probe.y);
+  double sum = 0;
+  float most = 0, last = 0;  // no probability is less
+  for (unsigned q = over == query_reduction::last ? queries - 1 : 0; q < queries; ++q) {
+    last = x[(static_cast<std::size_t>(q) * heads + probe.x) * active + i];
+    sum += static_cast<double>(last);
+    most = fmaxf(most, last);
+  }
+  out[static_cast<std::size_t>(blockIdx.y) * active + i] = over == query_reduction::mean
+                                                               ? static_cast<float>(sum / static_cast<double>(queries))
+                                                           : over == query_reduction::max ? most
+                                                                                          : last;
+}
+
 }  // namespace device
 }  // namespace v0
 }  // namespace lazyprune

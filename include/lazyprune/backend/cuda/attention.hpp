@@ -28,13 +28,14 @@ class attention_layer {
   /// `exact`: queries and attention weights stay float even if keys and values are bf16.
   explicit attention_layer(bool exact) : exact_(exact) {}
 
-  std::size_t bytes() const { return parts_.bytes() + scores_.bytes(); }
+  std::size_t bytes() const { return parts_.bytes() + scores_.bytes() + rows_of_probes_.bytes(); }
 
   /// Reserves scratch for attention up to these sizes.
   void reserve(const operation_sizes& most) {
     const auto [heads, kv_heads, head_dim] = most.shape;
     if (splits_of(most.active) > 1) parts_.reserve(part_floats(splits_of(most.active), std::min(most.block, few_rows), heads, head_dim));
     scores_.reserve(most.queries * heads * most.active);
+    if (most.queries > 1) rows_of_probes_.reserve(3 * heads * most.active);  // each head may have a probe for each reduction
   }
 
   /// Computes out = attention of q, both (rows, heads * head_dim). When this function returns, the probe's probabilities are on the host.
@@ -55,9 +56,9 @@ class attention_layer {
       by_type<256>(kv.type(), t, what);
     if (probe.queries == 0) return;
     if (kv.type() == dtype::bf16)
-      show<std::uint16_t>(t, what, probe, back);
+      show<std::uint16_t>(t, what, probe, lists, back);
     else
-      show<float>(t, what, probe, back);
+      show<float>(t, what, probe, lists, back);
   }
 
  private:
@@ -144,7 +145,7 @@ class attention_layer {
   }
 
   template <class Stored>
-  void show(const attention_task& t, const attention_rows& what, const attention_probe& probe, read_back& back) {
+  void show(const attention_task& t, const attention_rows& what, const attention_probe& probe, lists& lists, read_back& back) {
     constexpr unsigned threads = 128;
     const auto active = static_cast<unsigned>(what.active.size()), queries = static_cast<unsigned>(probe.queries);
     float* const scores = scores_.reserve(static_cast<std::size_t>(queries) * t.heads * active);
@@ -152,6 +153,7 @@ class attention_layer {
            t.heads / t.kv_heads * t.pitch * sizeof(float), stream(), t, t.rows - queries, active, scores);
     const unsigned of_row = threads_for(active);
     launch(softmax_rows<float>, {queries * t.heads}, {of_row}, of_row / warp_lanes * sizeof(float), stream(), scores, active);
+    if (!probe.probes.empty()) return show_probes(t, active, scores, probe, lists, back);
     if (probe.over_heads)
       launch(reduce_rows<float>, {(active + threads - 1) / threads, queries}, {threads}, 0, stream(), scores, t.heads, active,
              *probe.over_heads);
@@ -159,11 +161,26 @@ class attention_layer {
     back.copy(probe.data, probe.stride * sizeof(float), scores, t.heads / shown * width, width, queries * shown);
   }
 
+  /// Reduces the probabilities (queries, heads, active) to one row for each probe, and copies these rows to the host.
+  void show_probes(const attention_task& t, unsigned active, const float* probabilities, const attention_probe& probe, lists& lists,
+                   read_back& back) {
+    constexpr unsigned threads = 128;
+    probed_.clear();
+    for (const head_probe& p : probe.probes) probed_.push_back({p.head, static_cast<unsigned>(p.over)});
+    const auto [probes] = lists.send(std::span<const uint2>(probed_));
+    float* const rows = rows_of_probes_.reserve(probed_.size() * active);
+    launch(reduce_probes<float>, {(active + threads - 1) / threads, static_cast<unsigned>(probed_.size())}, {threads}, 0, stream(),
+           probabilities, static_cast<unsigned>(probe.queries), t.heads, active, probes, rows);
+    const std::size_t width = active * sizeof(float);
+    back.copy(probe.data, probe.stride * sizeof(float), rows, width, width, probed_.size());
+  }
+
   bool exact_;
-  std::vector<uint2> seen_;
+  std::vector<uint2> seen_, probed_;
   std::vector<const void*> blocks_;
-  scratch<float> parts_;   // results of splits: see attention_task
-  scratch<float> scores_;  // (probed rows, heads, active)
+  scratch<float> parts_;           // results of splits: see attention_task
+  scratch<float> scores_;          // (probed rows, heads, active)
+  scratch<float> rows_of_probes_;  // (probes, active)
 };
 
 }  // namespace device

@@ -16,6 +16,7 @@ namespace detail {
 
 struct scorer_calls {
   scorer_needs (*needs)(const void* scorer);
+  std::span<const head_probe> (*probes)(const void* scorer, layer_id layer);
   void (*score)(void* scorer, const every_layer<evidence>& shown, std::span<float> out);
 
   template <class Scorer>
@@ -24,6 +25,7 @@ struct scorer_calls {
                   "Scorer takes several views: its score must take exactly one view type, not auto and not evidence of any kind");
     static_assert(importance_scorer<Scorer>, "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view)");
     return {.needs = [](const void* scorer) { return needs_of(*static_cast<const Scorer*>(scorer)); },
+            .probes = [](const void* scorer, layer_id layer) { return probes_of(*static_cast<const Scorer*>(scorer), layer); },
             .score = [](void* scorer, const every_layer<evidence>& shown,
                         std::span<float> out) { score_by(*static_cast<Scorer*>(scorer), shown, out); }};
   }
@@ -52,6 +54,7 @@ class any_scorer : public detail::erased_part<detail::scorer_calls> {
   using erased_part::erased_part;
 
   scorer_needs needs() const { return calls().needs(policy()); }
+  std::span<const head_probe> probes(layer_id layer) const { return calls().probes(policy(), layer); }
 
   /// `shown.now` must be of the kind that `needs()` names. `shown.memory` is empty unless the scorer needs every layer.
   void score(const every_layer<evidence>& shown, std::span<float> out) { calls().score(policy(), shown, out); }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// A weighted sum of what chosen heads attend to. Few heads of a model look for the tokens that answer a question (retrieval heads, arXiv
+// 2404.15574; query-focused retrieval heads, arXiv 2506.09944). A calibration finds them, once for each model.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
+#include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/policy/arguments.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// The ways to make one number out of the probabilities of a block's tokens.
+enum class block_pooling : std::uint8_t { max, mean };
+
+/// One term of the score at a stage.
+struct calibrated_probe {
+  layer_id after;           // the stage that it serves, as a number of done layers
+  layer_id layer;           // from 0, before `after`
+  std::uint32_t head;       // from 0, a query head
+  query_reduction queries;  // over the evidence rows
+  block_pooling block;      // over the active tokens of a block
+  float weight;
+
+  friend bool operator==(const calibrated_probe&, const calibrated_probe&) = default;
+};
+
+/// The probes of all stages, in the order of their layers. The object is immutable, and copies share the probes. Text form: a probe is
+/// AFTER.LAYER.HEAD.QUERIES.BLOCK@WEIGHT, as "9.4.3.last.max@0.5". Slashes stand between probes.
+class calibration {
+ public:
+  static std::string expected() { return "probes as 9.4.3.last.max@0.5, with slashes between them"; }
+
+  /// Sorts the probes by layer; probes of one layer keep their order. Throws `error` if there are none, if a weight is not finite, or if a
+  /// probe's layer is not one of the layers after the previous stage and up to its own.
+  explicit calibration(std::vector<calibrated_probe> probes) {
+    if (probes.empty()) report_error(error("probes", "", "at least one probe", "none"));
+    std::ranges::stable_sort(probes, {}, &calibrated_probe::layer);
+    for (std::size_t i = 0; i < probes.size(); ++i) {
+      const calibrated_probe& p = probes[i];
+      const std::string place = "probe " + text_of(p);
+      if (!is_finite(p.weight)) report_error(error("probes", place, "a finite weight", std::to_string(p.weight)));
+      if (p.layer >= p.after) report_error(error("probes", place, "a layer before " + std::to_string(p.after), std::to_string(p.layer)));
+      if (i == 0) continue;
+      const layer_id before = probes[i - 1].after;
+      if (before != p.after && before > p.layer)
+        report_error(error("probes", place, "a layer after the stage before it (" + std::to_string(before) + ")", std::to_string(p.layer)));
+    }
+    data all{std::move(probes), {}, {}, {}};
+    for (const calibrated_probe& p : all.list) {
+      const head_probe read{p.head, p.queries};
+      while (all.first_read.size() <= p.layer) all.first_read.push_back(all.reads.size());
+      const auto of_layer = std::span(all.reads).subspan(all.first_read[p.layer]);
+      const auto known = std::ranges::find(of_layer, read);
+      all.row.push_back(static_cast<std::size_t>(known - of_layer.begin()));
+      if (known == of_layer.end()) all.reads.push_back(read);
+    }
+    all.first_read.push_back(all.reads.size());
+    all_ = std::make_shared<const data>(std::move(all));
+  }
+
+  /// The probes in a text, or nullopt if the text has another form. Throws `error` as the constructor does.
+  static std::optional<calibration> read(std::string_view text) {
+    std::vector<calibrated_probe> probes;
+    for (const std::string_view piece : split(text, '/')) {
+      const auto probe = probe_in(piece);
+      if (!probe) return std::nullopt;
+      probes.push_back(*probe);
+    }
+    return calibration(std::move(probes));
+  }
+
+  /// The text that `read` reads back as the same probes.
+  std::string text() const {
+    std::string all;
+    for (const calibrated_probe& p : list()) all.append(all.empty() ? "" : "/").append(text_of(p));
+    return all;
+  }
+
+  std::span<const calibrated_probe> list() const { return all_->list; }
+
+  /// What the scorer reads at this layer: each head and reduction of its probes, once.
+  std::span<const head_probe> reads(layer_id layer) const {
+    const auto& first = all_->first_read;
+    if (layer + std::size_t{1} >= first.size()) return {};
+    return std::span(all_->reads).subspan(first[layer], first[layer + 1] - first[layer]);
+  }
+
+  /// The row of a probe_view of its layer that probe `i` of `list()` reads.
+  std::size_t row(std::size_t i) const { return all_->row[i]; }
+
+  /// Whether the layers of a stage begin with this layer.
+  bool begins_stage(layer_id layer) const {
+    return layer == 0 || std::ranges::find(all_->list, layer, &calibrated_probe::after) != all_->list.end();
+  }
+
+  friend bool operator==(const calibration& a, const calibration& b) { return a.all_->list == b.all_->list; }
+
+ private:
+  static constexpr std::array<std::string_view, 3> queries_names{"last", "max", "mean"};
+  static constexpr std::array<std::string_view, 2> block_names{"max", "mean"};
+
+  struct data {
+    std::vector<calibrated_probe> list;
+    std::vector<head_probe> reads;        // of all layers, in the order of the layers
+    std::vector<std::size_t> first_read;  // (layers + 1): where the reads of a layer begin
+    std::vector<std::size_t> row;         // (list)
+  };
+
+  static std::string text_of(const calibrated_probe& p) {
+    return std::to_string(p.after) + "." + std::to_string(p.layer) + "." + std::to_string(p.head) + "." +
+           std::string(queries_names[static_cast<std::size_t>(p.queries)]) + "." +
+           std::string(block_names[static_cast<std::size_t>(p.block)]) + "@" + text_of_number(p.weight);
+  }
+
+  template <class Choice, std::size_t Count>
+  static std::optional<Choice> choice_in(const std::array<std::string_view, Count>& names, std::string_view text) {
+    const auto found = std::ranges::find(names, text);
+    return found == names.end() ? std::nullopt : std::optional(static_cast<Choice>(found - names.begin()));
+  }
+
+  static std::optional<calibrated_probe> probe_in(std::string_view text) {
+    const std::size_t at = text.find('@');
+    if (at == std::string_view::npos) return std::nullopt;
+    const std::vector<std::string_view> words = split(text.substr(0, at), '.');
+    if (words.size() != 5) return std::nullopt;
+    const auto after = number_in<layer_id>(words[0]), layer = number_in<layer_id>(words[1]);
+    const auto head = number_in<std::uint32_t>(words[2]);
+    const auto queries = choice_in<query_reduction>(queries_names, words[3]);
+    const auto block = choice_in<block_pooling>(block_names, words[4]);
+    const auto weight = number_in<float>(text.substr(at + 1));
+    if (!after || !layer || !head || !queries || !block || !weight) return std::nullopt;
+    return calibrated_probe{*after, *layer, *head, *queries, *block, *weight};
+  }
+
+  std::shared_ptr<const data> all_;
+};
+
+/// The score of a token is that of its block: the sum, over the probes that this stage has had so far, of weight x z(log(eps + p)). p is
+/// the pooled probability of the block's active tokens, and z standardises over the blocks that have an active token. The evidence rows are
+/// the prompt's last `window` tokens. The first four positions count as 0, because most heads attend to them whatever the text is. eps is
+/// 1e-6 for the maximum and 1e-7 for the mean. Without probes all tokens score 0.
+///
+/// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks): scores may be negative. The
+/// memory (known) has each token's sum since the last stage.
+struct calibrated_attention {
+  static constexpr std::string_view name = "calibrated_attention";
+  positive window = 64;
+  positive block = 32;
+  std::optional<calibration> chosen{};
+
+  std::span<const head_probe> probes(layer_id layer) const { return chosen ? chosen->reads(layer) : std::span<const head_probe>{}; }
+
+  void score(const every_layer<probe_view>& view, std::span<float> out) const {
+    const std::span<const position> positions = view.now.positions;
+    if (!chosen) {
+      std::ranges::fill(out, 0.0f);
+      return;
+    }
+    if (chosen->begins_stage(view.layer))
+      for (const position p : positions) view.memory[p] = 0.0f;
+    const std::span<const calibrated_probe> list = chosen->list();
+    const auto first = std::ranges::lower_bound(list, view.layer, {}, &calibrated_probe::layer);
+    for (auto p = first; p != list.end() && p->layer == view.layer; ++p)
+      add(*p, view.now.probe(chosen->row(static_cast<std::size_t>(p - list.begin()))), positions, view.memory, out);
+    std::ranges::transform(positions, out.begin(), [&](position p) { return view.memory[p]; });
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("window", window);
+    visit("block", block);
+    visit("probes", chosen);
+  }
+
+  friend bool operator==(const calibrated_attention&, const calibrated_attention&) = default;
+
+ private:
+  static constexpr position sinks = 4;  // positions that count as 0 (attention sinks, arXiv 2309.17453)
+
+  /// Adds the probe's term to the memory of each active token. `of_blocks` (active) is scratch for one number of each block.
+  void add(const calibrated_probe& p, std::span<const float> probability, std::span<const position> positions, std::span<float> memory,
+           std::span<float> of_blocks) const {
+    const double eps = p.block == block_pooling::max ? 1e-6 : 1e-7;
+    std::size_t blocks = 0;
+    double sum = 0;
+    for_blocks(positions, [&](std::size_t begin, std::size_t end) {
+      double most = 0, total = 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        const double value = positions[i] < sinks ? 0.0 : static_cast<double>(probability[i]);
+        most = std::max(most, value);
+        total += value;
+      }
+      const double pooled = p.block == block_pooling::max ? most : total / static_cast<double>(end - begin);
+      of_blocks[blocks] = static_cast<float>(std::log(eps + pooled));
+      sum += static_cast<double>(of_blocks[blocks++]);
+    });
+    const double mean = sum / static_cast<double>(blocks);
+    double squares = 0;
+    for (const float x : of_blocks.first(blocks)) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
+    const double deviation = std::sqrt(squares / static_cast<double>(blocks));
+    if (deviation == 0) return;
+    std::size_t at = 0;
+    for_blocks(positions, [&](std::size_t begin, std::size_t end) {
+      const auto term = static_cast<float>(static_cast<double>(p.weight) * (static_cast<double>(of_blocks[at++]) - mean) / deviation);
+      for (std::size_t i = begin; i < end; ++i) memory[positions[i]] += term;
+    });
+  }
+
+  /// Calls use(begin, end) for the active tokens of each block, as indices.
+  template <class Use>
+  void for_blocks(std::span<const position> positions, Use use) const {
+    for (std::size_t begin = 0, end = 0; begin < positions.size(); begin = end) {
+      while (end < positions.size() && positions[end] / block == positions[begin] / block) ++end;
+      use(begin, end);
+    }
+  }
+};
+
+static_assert(importance_scorer<calibrated_attention>);
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/scorer/calibrated_attention.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fault.hpp>
+#include "policy/contract.hpp"
+
+using lazyprune_test::at;
+using lazyprune_test::error_of;
+
+namespace {
+
+using namespace contract;
+
+constexpr auto last = query_reduction::last, max = query_reduction::max, mean = query_reduction::mean;
+
+const std::vector<calibrated_probe> some_probes{
+    {.after = 2, .layer = 1, .head = 3, .queries = last, .block = block_pooling::max, .weight = 0.5f},
+    {.after = 2, .layer = 0, .head = 0, .queries = mean, .block = block_pooling::mean, .weight = -1.25f},
+    {.after = 2, .layer = 1, .head = 3, .queries = last, .block = block_pooling::mean, .weight = 2.0f},
+    {.after = 3, .layer = 2, .head = 1, .queries = max, .block = block_pooling::max, .weight = 1.0f},
+};
+
+struct calibrated_attention_values {
+  static std::vector<calibrated_attention> all() {
+    return {{}, {.chosen = calibration(some_probes)}, {.window = 1, .block = 3, .chosen = calibration(some_probes)}};
+  }
+};
+TEST_CASE_TEMPLATE_INVOKE(scorer_contract, calibrated_attention_values);
+
+/// The term of one probe for each active token, in double, by the definition.
+std::vector<double> term(const calibrated_probe& p, std::span<const float> probability, const std::vector<position>& positions,
+                         std::size_t block) {
+  std::map<std::size_t, std::vector<double>> of_block;
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    of_block[positions[i] / block].push_back(positions[i] < 4 ? 0.0 : static_cast<double>(probability[i]));
+  std::map<std::size_t, double> value;
+  double sum = 0, squares = 0;
+  for (const auto& [b, all] : of_block) {
+    double pooled = 0;
+    for (const double x : all) pooled = p.block == block_pooling::max ? std::max(pooled, x) : pooled + x / static_cast<double>(all.size());
+    sum += value[b] = std::log(pooled + (p.block == block_pooling::max ? 1e-6 : 1e-7));
+  }
+  const double average = sum / static_cast<double>(value.size());
+  for (const auto& [b, x] : value) squares += (x - average) * (x - average);
+  const double deviation = std::sqrt(squares / static_cast<double>(value.size()));
+  std::vector<double> terms;
+  for (const position t : positions)
+    terms.push_back(deviation == 0 ? 0 : static_cast<double>(p.weight) * (value[t / block] - average) / deviation);
+  return terms;
+}
+
+}  // namespace
+
+TEST_CASE("the score is the weighted sum of standardised logarithms of pooled probabilities since the last stage") {
+  std::mt19937 random(7);
+  for (const std::size_t n : {std::size_t{1}, std::size_t{5}, std::size_t{40}, std::size_t{333}})
+    for (const std::size_t block : {std::size_t{1}, std::size_t{8}, std::size_t{32}}) {
+      CAPTURE(n);
+      CAPTURE(block);
+      const calibrated_attention scorer{.block = block, .chosen = calibration(some_probes)};
+      const std::vector<position> positions = some_positions(n, random);
+      std::vector<float> memory(positions.back() + std::size_t{1}, 99.0f), out(n);
+      std::vector<double> expected(n);
+      for (layer_id layer = 0; layer < 4; ++layer) {
+        const auto reads = scorer.probes(layer);
+        const std::vector<float> data = some_numbers(reads.size() * n, 0.0f, random);
+        if (layer == 0 || layer == 2 || layer == 3) std::ranges::fill(expected, 0.0);  // a stage is over after 2 layers, and after 3
+        for (const calibrated_probe& p : scorer.chosen->list()) {
+          if (p.layer != layer) continue;
+          const auto row = static_cast<std::size_t>(std::ranges::find(reads, head_probe{p.head, p.queries}) - reads.begin());
+          REQUIRE(row < reads.size());
+          const std::vector<double> terms = term(p, std::span(data).subspan(row * n, n), positions, block);
+          for (std::size_t i = 0; i < n; ++i) expected[i] += terms[i];
+        }
+        scorer.score({probe_view{data.data(), reads.size(), n, positions}, layer, memory}, out);
+        for (std::size_t i = 0; i < n; ++i) REQUIRE(std::abs(static_cast<double>(out[i]) - expected[i]) < 1e-4);
+      }
+    }
+}
+
+TEST_CASE("a layer's probes of one head and reduction are read once") {
+  const calibration c(some_probes);
+  const std::vector<head_probe> first{{0, mean}}, second{{3, last}}, third{{1, max}};
+  CHECK(std::ranges::equal(c.reads(0), first));
+  CHECK(std::ranges::equal(c.reads(1), second));
+  CHECK(std::ranges::equal(c.reads(2), third));
+  CHECK(c.reads(3).empty());
+  CHECK(calibrated_attention{}.probes(0).empty());
+}
+
+TEST_CASE("all tokens score 0 without probes, and where a probe sees no difference") {
+  const std::vector<position> positions{4, 5, 70};
+  const std::vector<float> same(3, 0.25f);
+  std::vector<float> memory(71), out(3, 7.0f);
+  calibrated_attention{}.score({probe_view{nullptr, 0, 0, positions}, 0, memory}, out);
+  CHECK(out == std::vector<float>(3));
+  const calibrated_attention one{.chosen = calibration::read("1.0.0.last.max@3")};
+  one.score({probe_view{same.data(), 1, 3, positions}, 0, memory}, out);
+  CHECK(out == std::vector<float>(3));
+}
+
+TEST_CASE("the text of a calibration is read back as the same probes") {
+  const calibration c(some_probes);
+  CHECK(c.text() == "2.0.0.mean.mean@-1.25/2.1.3.last.max@0.5/2.1.3.last.mean@2/3.2.1.max.max@1");
+  CHECK(calibration::read(c.text()) == c);
+  for (const char* wrong : {"2.0.0.mean.mean", "2.0.0.mean@1", "2.0.0.most.mean@1", "2.0.0.mean.last@1", "2.0.0.mean.mean@x",
+                            "2.0.0.mean.mean@1/", "2.0.0.mean.mean@inf", "-2.0.0.mean.mean@1", "2.0.0.0.mean.mean@1"})
+    CHECK_MESSAGE(!calibration::read(wrong), wrong);
+}
+
+TEST_CASE("probes that cannot be are refused") {
+  CHECK(error_of([] { calibration(std::vector<calibrated_probe>{}); }) == at("probes", {"at least one probe", "none"}));
+  CHECK(error_of([] { calibration::read("2.2.0.last.max@1"); }) == at("probes: probe 2.2.0.last.max@1", {"a layer before 2", "2"}));
+  CHECK(error_of([] { calibration::read("2.0.0.last.max@1/4.1.0.last.max@1"); }) ==
+        at("probes: probe 4.1.0.last.max@1", {"a layer after the stage before it (2)", "1"}));
+  CHECK(error_of([] {
+          calibration({{2, 0, 0, last, block_pooling::max, std::numeric_limits<float>::infinity()}});
+        }) == at("probes: probe 2.0.0.last.max@inf", {"a finite weight", "inf"}));
+}
