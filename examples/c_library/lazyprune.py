@@ -25,14 +25,16 @@ import numpy as np
 
 PREFILL, DECODE = 0, 1
 EMBEDDING, CARRIED, STORED, WAITING = range(4)
-NOTHING, ATTENTION, WINDOW, KEYS, VALUES, HIDDEN, IDS = range(7)
+NOTHING, ATTENTION, WINDOW, KEYS, VALUES, HIDDEN, IDS, PROBES = range(8)
 EACH, MEAN, MAX = range(3)
+LAST = 0  # over the queries of a probe: LAST, MEAN or MAX
 EVERYTHING = ctypes.c_size_t(-1).value
 CHECK_ATTENTION = 1
 BAD_INPUT, WRONG_ORDER, NO_ROOM, NO_MEMORY, UNSUPPORTED, INTERNAL, CALLBACK = range(1, 8)
 ABI = 1
 
 SPILL = np.dtype({"names": ["row", "slot", "origin", "to"], "formats": ["u4", "u4", "u1", "u1"], "itemsize": 12})
+PROBE = np.dtype([("head", "u4"), ("over_queries", "u4")])
 _SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offsets": [0, 4], "itemsize": 8})
 
 
@@ -227,8 +229,8 @@ _STRIDE = {"data": "stride", "values": "values_stride", "query": "query_stride",
 
 
 class _Filling:
-    """The fields of an _Evidence, made from keyword arguments. Sizes and strides come from the shapes of arrays. For flat arrays, the caller gives
-    them."""
+    """The fields of an _Evidence, made from keyword arguments. Sizes and strides come from the shapes of arrays. For flat arrays, the caller passes
+    the sizes and strides."""
 
     def __init__(self, kind, plan, fields):
         self.kind, self.plan, self.alive = kind, plan, []
@@ -274,7 +276,7 @@ class _Filling:
     def shape(self, name, shape, fields):
         """Sets the sizes and the stride from the shape of an array with more than one dimension."""
         names = self.dimensions(name, fields)
-        known = {"active": len(self.plan.active), "rows": len(self.plan.rows)}
+        known = {"active": len(self.plan.active), "rows": len(self.plan.rows), "probes": len(self.plan.probes)}
         if name == "query" and len(shape) == 2:
             shape = (1, *shape)
         elif names == ("heads", "active") and len(shape) == 3 and shape[0] == 1:
@@ -293,7 +295,9 @@ class _Filling:
             return ("queries", "heads", "head_dim")
         if name in ("values", "keys") or self.kind == KEYS:
             return ("slots" if name == "keys" and fields.get("key_slots") is not None else "active", "kv_heads", "head_dim")
-        return {WINDOW: ("queries", "heads", "active"), HIDDEN: ("rows", "hidden")}.get(self.kind, ("heads", "active"))
+        return {WINDOW: ("queries", "heads", "active"), HIDDEN: ("rows", "hidden"), PROBES: ("probes", "active")}.get(
+            self.kind, ("heads", "active")
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -309,6 +313,8 @@ class Plan:
     wants: int  # the kind of evidence that leave() needs
     window: int  # for WINDOW: the number of queries
     over_heads: int  # for ATTENTION and WINDOW: whether the scorer reads EACH head, their MEAN or their MAX
+    probes: np.ndarray  # for PROBES, as PROBE: the heads whose attention the scorer reads, and how it is reduced over the queries; else empty
+    probe_rows: int  # for PROBES: the number of queries, which are the last rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -333,7 +339,7 @@ class Shown:
     data: np.ndarray | None
     values: np.ndarray | None  # VALUES: (active, kv_heads, head_dim)
     ids: np.ndarray | None  # IDS: (known)
-    memory: np.ndarray | None  # (known), for a scorer with every_layer
+    memory: np.ndarray | None  # (known), by position: what a scorer with every_layer remembers of each token; 0 at first
     known: int
 
     @property
@@ -502,7 +508,8 @@ class Library:
         """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. Its
         exceptions are raised like those of a scorer.
 
-        `after`: `keep` is called only after these numbers of layers, which ascend. None means that the schedule may prune after any number from `first` on."""
+        `after`: `keep` is called only after these numbers of layers, which ascend. None means that the schedule may prune
+        after any number of layers from `first` on."""
 
         def answer(_, pointer, scores, kept):
             def work():
@@ -610,8 +617,9 @@ class Session:
             self._trace._abandon()
 
     def truncate(self, tokens):
-        """Keeps the first `tokens` tokens and forgets the others, such as rejected drafts. If their steps dropped or revived earlier tokens, that
-        stays. To ask several questions about one text, call clone() before the first question."""
+        """Keeps the first `tokens` tokens and forgets the others, such as rejected drafts. If the steps of the forgotten tokens dropped or
+        revived earlier tokens, these tokens stay dropped or revived. To ask several questions about one text, call clone() before the first
+        question."""
         self._call("session_truncate", _whole("tokens", tokens, _SIZE))
 
     def adopt(self, tokens):
@@ -672,6 +680,7 @@ class Session:
         self._plan = Plan(
             p.layer, _copy(p.active, p.active_count, np.uint32), _copy(p.rows, p.rows_count, np.uint32),
             np.ascontiguousarray(sources["origin"]), np.ascontiguousarray(sources["index"]), p.finish, p.wants, p.window, p.over_heads,
+            _copy(p.probes, p.probes_count, PROBE), p.probe_rows,
         )
         if self._trace:
             self._trace._enter(self._plan)
@@ -690,9 +699,9 @@ class Session:
         is WAITING, `row` is a slot of the waiting rows instead.
 
         `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. The shape of `data` is (heads, active) for ATTENTION and
-        VALUES, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, and (rows, hidden) for HIDDEN. The shape of `values` and `keys`
-        is (active, kv_heads, head_dim). That of `query` is (heads, head_dim) or (queries, heads, head_dim). Arrays with these shapes need no other
-        fields. Flat arrays also need the fields `heads`, `stride` and so on."""
+        VALUES, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, (rows, hidden) for HIDDEN, and (probes, active) for
+        PROBES. The shape of `values` and `keys` is (active, kv_heads, head_dim). The shape of `query` is (heads, head_dim) or (queries, heads,
+        head_dim). Arrays with these shapes need no other fields. Flat arrays also need the fields `heads`, `stride` and so on."""
         filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None
         evidence, spills = _Evidence(**(filling.out if filling else {"kind": _whole("evidence: kind", kind, 32)})), _Spills()
         self._call("step_leave", byref(evidence), byref(spills))

@@ -146,8 +146,8 @@ double median(std::vector<double> list) {
   return list.size() % 2 == 1 ? list[half] : (list[half - 1] + list[half]) / 2;
 }
 
-/// The wall time, and the processor time of all threads, both in seconds. Other processes on the machine affect only the wall time, unless
-/// threads wait by spinning.
+/// The wall time of each run, and its processor time summed over all threads, both in seconds. Other processes on the machine affect only
+/// the wall time, unless this program's threads wait by spinning.
 struct times {
   std::vector<double> seconds{}, processor{};
 };

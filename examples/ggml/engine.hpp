@@ -75,7 +75,7 @@ class graph {
     if (!ggml_backend_sched_alloc_graph(scheduler_, nodes_))
       throw error("ggml", "", "memory for a graph", "too little", lazyprune::error_code::no_memory);
     for (const auto& [t, bytes] : inputs_)
-      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // no node reads an input without a buffer
+      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // an input that no node reads has no buffer
     if (const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, nodes_); status != GGML_STATUS_SUCCESS)
       throw error("ggml", "", "a graph that can be computed", ggml_status_to_string(status), lazyprune::error_code::io);
   }
@@ -120,8 +120,8 @@ struct attention_inputs {
   std::span<const position> rows, seen;  // seen: the active tokens up to the last row
   std::size_t output_rows;
   ggml_tensor* positions;  // (rows): the cache rows to write, and the positions for RoPE
-  ggml_tensor* gathered;   // (seen): the cache rows to read; null if these are the first rows of the cache
-  ggml_tensor* mask;       // (output_rows, seen); null if at most one row has an output, because it sees all of `seen`
+  ggml_tensor* gathered;   // (seen): the cache rows to read; null if they are the first rows of the cache, without gaps
+  ggml_tensor* mask;       // (output_rows, seen); null if at most one row has an output: the last row sees all of `seen`
 };
 
 inline std::vector<std::int32_t> as_indices(std::span<const position> list) { return {list.begin(), list.end()}; }
@@ -161,8 +161,9 @@ class engine {
 
   const lazyprune::any_session& session() const { return session_; }
 
-  /// Reads tokens. Returns the logits (vocabulary) of the last one, which stay valid until the next step. A `chunk` of a prompt has no
-  /// logits. If `trace` is not null, adds to it what each layer saw and computed. If the step throws, the engine forgets the tokens.
+  /// Reads tokens. Returns the logits (vocabulary) of the last one, which stay valid until the next step. If `chunk` is true, the
+  /// tokens are a chunk of a prompt, and the result is empty. If `trace` is not null, adds to it what each layer saw and computed. If the
+  /// step throws, the engine forgets the tokens.
   std::span<const float> step(std::span<const token_id> tokens, lazyprune::phase phase, bool chunk, lazyprune::step_trace* trace) {
     auto step = session_.begin({.tokens = tokens.size(), .phase = phase, .outputs = chunk ? std::size_t{0} : std::size_t{1}});
     ids_.insert(ids_.end(), tokens.begin(), tokens.end());
@@ -177,8 +178,8 @@ class engine {
         if (wanted == evidence_kind::none) step.leave();
         if (wanted == evidence_kind::none && step.spills().empty() && layer + 1 < step.layers()) continue;
 
-        compute(range, wanted, wanted == evidence_kind::window ? step.window() : 1);
-        if (wanted != evidence_kind::none) step.leave(evidence_of(range.back(), wanted));
+        compute(range, wanted, wanted == evidence_kind::window || wanted == evidence_kind::probes ? step.window() : 1);
+        if (wanted != evidence_kind::none) step.leave(evidence_of(range.back(), wanted, step.probes()));
         if (trace && wanted == evidence_kind::attention) record_scores(trace->layers[layer].scores);
         save(step.spills());
         range.clear();
@@ -204,8 +205,8 @@ class engine {
   using attention_inputs = detail::attention_inputs;
 
   /// Flash attention on the CPU sums the values in half precision if it has fewer queries than this number. So the last layer computes the
-  /// output of this many rows of a prompt, although only one row is needed. The extra time is too short to measure. The logits then equal
-  /// those of llama.cpp, which computes the attention of all rows.
+  /// output of this many rows of a prompt, although only one row is needed. The logits then equal those of llama.cpp, which computes the
+  /// attention of all rows. The extra time is too short to measure.
   static constexpr std::size_t least_finished = 64;
 
   /// Returns whether the device's flash attention takes keys and values in F32, the type that ggml_get_rows yields.
@@ -326,7 +327,7 @@ class engine {
                          model_.rope_base, model_.rope_scale, 0.0f, 1.0f, 32.0f, 1.0f);
   }
 
-  /// Returns keys or values of the active tokens, (seen, kv_heads, head_dim).
+  /// Returns the keys or values (seen, kv_heads, head_dim) of the tokens in `in.seen`.
   ggml_tensor* cached(ggml_context* c, ggml_tensor* cache, const attention_inputs& in, bool as_float) const {
     const auto seen = static_cast<std::int64_t>(in.seen.size());
     ggml_tensor* rows = in.gathered ? ggml_get_rows(c, cache, in.gathered) : ggml_view_2d(c, cache, cache->ne[0], seen, cache->nb[1], 0);
@@ -382,7 +383,8 @@ class engine {
   /// yield them.
   void show(graph& nodes, layer_id l, ggml_tensor* q, const attention_inputs& in, evidence_kind wanted, std::size_t queries) {
     ggml_context* const c = nodes.context();
-    if (wanted == evidence_kind::attention || wanted == evidence_kind::window || wanted == evidence_kind::values) {
+    if (wanted == evidence_kind::attention || wanted == evidence_kind::window || wanted == evidence_kind::values ||
+        wanted == evidence_kind::probes) {
       const auto n = static_cast<std::int64_t>(queries);
       ggml_tensor* const last =
           ggml_view_3d(c, q, q->ne[0], q->ne[1], n, q->nb[1], q->nb[2], static_cast<std::size_t>(q->ne[2] - n) * q->nb[2]);
@@ -410,8 +412,8 @@ class engine {
     outputs_.clear();
   }
 
-  /// Returns a view of the evidence that was read back from the device.
-  lazyprune::evidence evidence_of(const planned_layer& plan, evidence_kind wanted) {
+  /// Returns a view of the evidence that was read back from the device. The host reduces the probabilities to the rows of the probes.
+  lazyprune::evidence evidence_of(const planned_layer& plan, evidence_kind wanted, std::span<const lazyprune::head_probe> probes) {
     const auto heads = static_cast<std::size_t>(model_.heads), kv_heads = static_cast<std::size_t>(model_.kv_heads);
     const auto head_dim = static_cast<std::size_t>(model_.head_dim), hidden = static_cast<std::size_t>(model_.hidden);
     const std::size_t active = plan.active.size(), kv_size = kv_heads * head_dim;
@@ -431,6 +433,16 @@ class engine {
         return lazyprune::hidden_view{shown_.data(), hidden, hidden, plan.rows, plan.active};
       case evidence_kind::ids:
         return lazyprune::id_view{ids_, plan.active};
+      case evidence_kind::probes:
+        probed_.resize(probes.size() * active);
+        for (std::size_t p = 0; p < probes.size(); ++p) {
+          if (probes[p].head >= heads)
+            throw error("ggml", "probe of layer " + std::to_string(plan.layer), "a head below " + std::to_string(heads),
+                        std::to_string(probes[p].head));
+          lazyprune::reduce_queries(shown_.data() + probes[p].head * active, shown_.size() / (heads * active), heads * active,
+                                    probes[p].over, {&probed_[p * active], active});
+        }
+        return lazyprune::probe_view{probed_.data(), probes.size(), active, plan.active};
       case evidence_kind::none:
         break;
     }
@@ -481,6 +493,7 @@ class engine {
   ggml_tensor *aux_, *waiting_;              // (max_tokens, hidden): by slot
   std::vector<std::pair<ggml_tensor*, std::vector<float>*>> outputs_;  // outputs of the current graph, and the arrays to read them into
   std::vector<float> shown_, shown_cache_, logits_;
+  std::vector<float> probed_;  // (probes, active): reduced from `shown_`
 };
 
 }  // namespace ggml_engine

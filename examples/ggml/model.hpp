@@ -33,8 +33,8 @@ struct devices {
   ggml_backend_dev_t main() const { return ggml_backend_get_device(backends.front().get()); }
 };
 
-/// Opens a device and the CPU. `name` is a name that ggml_backend_dev_name returns. If it is empty, opens a GPU if there is one, else only
-/// the CPU. Throws `error` if there is no such device, or if the device cannot be opened.
+/// Opens a device and the CPU. `name` is a name that ggml_backend_dev_name returns. If `name` is empty, opens a GPU if there is one, else
+/// only the CPU. Throws `error` if there is no such device, or if the device cannot be opened.
 inline devices open_devices(const std::string& name, int threads) {
   ggml_backend_load_all();
   ggml_backend_dev_t device = ggml_backend_dev_by_type(name.empty() ? GGML_BACKEND_DEVICE_TYPE_GPU : GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -65,7 +65,7 @@ struct layer_weights {
 struct model {
   std::int64_t hidden, feed_forward, heads, kv_heads, head_dim, vocabulary, positions;
   float epsilon, rope_base, rope_scale;
-  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2), which divide the frequencies; may be null
+  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2), divisors of RoPE's frequencies; may be null
   std::vector<layer_weights> layers;
 
   std::int64_t kv_size() const { return kv_heads * head_dim; }
@@ -137,8 +137,8 @@ class gguf_reader {
     }
   }
 
-  /// Returns the description of a tensor, or null if it is optional and missing. Throws `error` if the tensor has another shape, or a type
-  /// that ggml cannot multiply. Also throws it if the file is too short for the tensor's data.
+  /// Returns the description of a tensor, or null if it is optional and missing. Throws `error` if the tensor has another shape, if it
+  /// is a vector and not F32, if it is a matrix of a type that ggml cannot multiply, or if the file is too short for its data.
   ggml_tensor* tensor(const std::string& name, std::initializer_list<std::int64_t> shape, bool optional = false) {
     ggml_tensor* const found = ggml_get_tensor(tensors_.get(), name.c_str());
     if (!found && optional) return nullptr;
@@ -177,7 +177,7 @@ class gguf_reader {
     if (!unused_.empty()) refuse("tensors: " + unused_.begin()->first, "no such tensor, since it is not supported", "one");
   }
 
-  /// Copies the bytes of the tensor named to->name into `to`, which has the same shape and type, on any device.
+  /// Copies the bytes of the tensor named to->name into `to`, a tensor of the same shape and type on any device.
   void read(std::ifstream& stream, ggml_tensor* to) const {
     const std::int64_t id = gguf_find_tensor(gguf_.get(), to->name);
     std::vector<char> bytes(ggml_nbytes(to));
@@ -307,7 +307,7 @@ inline model load_model(const std::string& path, const devices& where) {
   };
   const auto norm = [&](const std::string& name) { return place(file.tensor(name, {m.hidden}), scale); };
 
-  // The number of rows of the embedding table is the vocabulary size. The width of the table is checked.
+  // The number of rows of the embedding table is the vocabulary size. `file.tensor` then checks the table's width.
   m.vocabulary = file.rows("token_embd.weight");
   const ggml_tensor* const embedding = file.tensor("token_embd.weight", {m.hidden, m.vocabulary});
   const ggml_tensor* const head = file.tensor("output.weight", {m.hidden, m.vocabulary}, true);

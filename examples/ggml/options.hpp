@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads the flags of both programs, and makes the engine's settings and sessions from them.
+// Reads the flags of both programs, run.cpp and bench.cpp. Makes the engine's settings and sessions from these flags.
 #pragma once
 
 #include <fstream>

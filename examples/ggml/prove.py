@@ -11,10 +11,10 @@ checks of SmolLM2 were skipped because its file is missing.
    tokens.
 3. SmolLM2-135M-Instruct on 5 prompts with a needle each. With weights converted to F32, the engine keeps the same tokens as `lazyprune run`, or
    the first difference is at a choice whose margin is below MARGIN. With weights in Q4_1, ggml rounds activations to 8 bits, and lazyprune does
-   not. With them the engine must find the needles that `lazyprune run` finds. The share of tokens that both programs keep is printed.
+   not. The engine must then find the needles that `lazyprune run` finds. The share of tokens that both programs keep is printed.
 4. If all tokens are kept, the engine's logits equal llama.cpp's.
 
-write_gguf.py writes the files in F32 to the engine's folder. This needs the packages numpy and gguf.
+write_gguf.py writes the files in F32 to the engine's folder. That script needs the packages numpy and gguf.
 """
 import argparse
 import json
@@ -33,6 +33,7 @@ OTHERS = ["lazyllm_blocks --stages 2:0.4,4:0.3", "static --stages 2:0.4,4:0.3", 
           "lazyllm --stages 2:0.4,4:0.5 --scorer value_weighted_attention", "lazyllm --stages 2:0.4,4:0.5 --scorer key_norm",
           "lazyllm --stages 2:0.4,4:0.5 --scorer accumulated_attention",
           "lazyllm --stages 2:0.4,4:0.5 --scorer prompt_window_attention:window=16", "lazyllm --stages 2:0.4,4:0.5 --scorer recency",
+          "lazyllm --stages 2:0.4,4:0.5 --scorer calibrated_attention:window=16,probes=2.1.0.last.max@1/2.1.3.mean.mean@-0.5/4.3.2.max.max@1",
           "lazyllm --stages 2:0.4,4:0.5 --decode only", "lazyllm --stages 2:0.4,4:0.5 --store bounded:rows=200"]
 NEEDLE_STAGES = "--stages 21:0.3"  # 400 answers show no loss with these stages (bench/smollm2)
 MARGIN = 1e-4  # after thirty layers, F32 sums in another order may differ by this much

@@ -5,8 +5,8 @@
   write_gguf.py FOLDER OUT.gguf      from a Hugging Face folder with config.json and model.safetensors
   write_gguf.py IN.gguf OUT.gguf     from another GGUF file: converts the weights to F32 and keeps the metadata
 
-No number is rounded. A file that is made from a folder has no vocabulary, so programs use it with token ids. This needs numpy and gguf (pip
-install numpy gguf).
+No number is rounded. A file that is made from a folder has no vocabulary, so programs use it with token ids. The script needs numpy and
+gguf (pip install numpy gguf).
 """
 import argparse
 import json

@@ -33,6 +33,21 @@ def probabilities(
     return logits.softmax(-1)
 
 
+def probed(
+    plan: c.Plan, query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor | None, scaling: float
+) -> torch.Tensor:
+    """Returns the rows (probes, active) of attention that plan.probes lists, each reduced over the queries. Only the probed heads are
+    computed. The arguments are those of `probabilities`."""
+    most = int(plan.probes["head"].max())
+    if most >= query.shape[0]:
+        raise ValueError(f"probe of layer {plan.layer}: expected a head below {query.shape[0]}, found {most}")
+    heads, row = np.unique(plan.probes["head"].astype(np.int64), return_inverse=True)
+    kv_heads = heads * keys.shape[0] // query.shape[0]
+    p = probabilities(query[heads.tolist()], keys[kv_heads.tolist()], seen, scaling)
+    ways = {c.LAST: lambda x: x[-1], c.MEAN: lambda x: x.mean(0), c.MAX: lambda x: x.amax(0)}
+    return torch.stack([ways[over](p[r]) for r, over in zip(row.tolist(), plan.probes["over_queries"].tolist())])
+
+
 def look(
     step: Step, part: Part, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int | None, scaling: float
 ) -> dict[str, Any]:
@@ -55,6 +70,11 @@ def look(
         elif part.plan.over_heads == c.MAX:
             p = p.amax(0, keepdim=True)
         shown.update(heads=p.shape[0], queries=queries, stride=len(part.active), data=p.transpose(0, 1))
+    if kind == c.PROBES:
+        queries = part.plan.probe_rows
+        seen = part.visible(part.rows.last(queries), window, keys.device) if queries > 1 or window is not None else None
+        data = probed(part.plan, query[:, query.shape[1] - queries :], keys, seen, scaling)
+        shown.update(stride=len(part.active), data=data)
     if kind == c.VALUES:
         shown.update(kv_heads=values.shape[0], head_dim=values.shape[2], values_stride=values.shape[0] * values.shape[2])
         shown.update(values=values.transpose(0, 1))
