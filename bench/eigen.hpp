@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The reference column that every build has: Eigen's products in f32, compiled for the machine that compiles.
+// The reference column that every build of the benchmarks has: Eigen's products in f32, compiled for the processor of this machine.
 #pragma once
 
 #include <cstddef>
 
 namespace bench::eigen {
 
-/// Computes out (rows, outputs) = x (rows, inputs) w^T with w (outputs, inputs). The strides are in floats, from row to row. `add`: +=
-/// instead.
+/// Computes out (rows, outputs) = x (rows, inputs) w^T with w (outputs, inputs). With `add`, the product is added to `out` instead. The
+/// strides are in floats, from row to row.
 void multiply_transposed(const float* x, std::size_t x_stride, const float* w, std::size_t w_stride, float* out, std::size_t out_stride,
                          std::size_t rows, std::size_t inputs, std::size_t outputs, bool add, int threads);
 

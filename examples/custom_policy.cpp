@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs custom policies (my_policies.hpp) on the bundled model. Prints the answer of each policy to a long prompt, and how many rows it
-// computes.
+// Runs custom policies (my_policies.hpp) on the bundled model. Prints each policy's answer to a long prompt, and how many rows the
+// policy computes.
 //   custom_policy [MODEL_DIRECTORY]
 
 #include <lazyprune/backend/cpu.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // LazyLLM in a serving engine. Many sequences run in one batch, each with its own plan (embed_raw_pointers.cpp has only one sequence). Keys
 // and values lie in pages that sequences share. Heads are grouped, and attention yields no probabilities. The engine computes a common
-// prefix once, and frees unused pages. It uses only the library's folders core/, policy/ and session/. At the end it compares the batch
-// with each sequence alone.
+// prefix once, and frees unused pages. It uses only the library's folders core/, policy/ and session/. At the end the program
+// compares the batch with each sequence alone.
 
 #include <lazyprune/lazyprune.hpp>
 
@@ -33,7 +33,7 @@ float number(std::size_t i) {
 /// The keys and values of all sequences. Slot s is entry s % page_size of page s / page_size, in each layer.
 struct page_pool {
   std::vector<float> keys = std::vector<float>(layers * slots * kv), values = keys;  // (layers, slots, kv_heads, head_dim)
-  std::vector<int> users = std::vector<int>(pages);                                  // how many sequences read the page
+  std::vector<int> users = std::vector<int>(pages);                                  // for each page: how many sequences read it
 
   std::uint32_t take() {
     const auto page = std::ranges::find(users, 0);
@@ -62,7 +62,7 @@ struct conversation {
   std::vector<std::uint32_t> table{};                // (known / page_size): the page of each block of positions
   std::vector<std::size_t> left{};                   // for each page of the table: how many of its positions later plans may contain
   std::vector<std::vector<float>> aux{}, waiting{};  // (slots, hidden)
-  std::vector<float> last{};                         // (hidden): its last token's hidden state after all layers
+  std::vector<float> last{};                         // (hidden): the last token's hidden state after all layers
 
   std::uint32_t slot(position t) const { return static_cast<std::uint32_t>(table[t / page_size] * page_size + t % page_size); }
 
@@ -137,7 +137,7 @@ struct batch_entry {
   request asked;
   lazyprune::step<lazyprune::any_session> step;
   lazyprune::layer_plan plan{};
-  std::size_t first = 0, first_before = 0;  // the index of its first row in the batch, in this layer and in the previous one
+  std::size_t first = 0, first_before = 0;  // the index of the conversation's first row: in this layer's batch, and in the previous layer's
 };
 
 /// Computes one step of all requests. Returns the number of rows in the batch, summed over the layers.

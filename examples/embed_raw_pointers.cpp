@@ -46,7 +46,8 @@ struct toy_engine {
     }
   }
 
-  /// One token attends to the active tokens up to itself. Writes its probabilities (heads, active) to `seen`.
+  /// One token attends to the active tokens up to itself. Writes the probabilities to `seen` (heads, active), and the attended values
+  /// to `out` (hidden).
   void attend(const float* query, std::size_t layer, std::span<const lazyprune::position> active, lazyprune::position token, float* seen,
               float* out) {
     std::fill_n(out, hidden, 0.0f);

@@ -17,13 +17,13 @@ fetch_gemma3 "$@"
 configure build
 build build --target lazyprune.program
 
-# The same needle as in smollm2.sh. A base model has no chat template, so that the prompt ends with the beginning of the answer.
+# The same needle as in smollm2.sh. A base model has no chat template, so the prompt ends with the beginning of the answer.
 ask() {
   build/examples/lazyprune run --compare --model "$gemma3" --file examples/smollm2-prompt.txt \
     --prompt "The special magic number for Lisbon mentioned in the provided text is" --stop . -n 16 "$@"
 }
 
-# Most layers attend only to the last 512 tokens. Layers 6, 12 and 18 attend to all tokens, so that pruning comes after 6 or 12 layers.
+# Most layers attend only to the last 512 tokens. Layers 6, 12 and 18 attend to all tokens, so pruning comes after 6 or 12 layers.
 ask --stages 12:0.1 --trace build/gemma3.html
 echo "which layers computed which tokens: build/gemma3.html"
 

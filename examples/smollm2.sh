@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs missing packages, fetches a real language model once, builds the program, and asks the model about a long text: the dense run
-# beside the pruned one.
+# Installs missing packages, fetches a real language model once, builds the program, and asks the model about a long text. It prints the
+# dense run beside the pruned run.
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -13,8 +13,8 @@ fetch_smollm2
 configure build
 build build --target lazyprune.program
 
-# A needle in a haystack, with RULER's question. The haystack is the beginning of Jane Austen's Northanger Abbey (1818), from Debian's package
-# r-cran-janeaustenr.
+# The prompt is a needle in a haystack, with RULER's question. The haystack is the beginning of Jane Austen's
+# Northanger Abbey (1818), from Debian's package r-cran-janeaustenr.
 ask() {
   build/examples/lazyprune run --compare --chat --model "$smollm2" --file examples/smollm2-prompt.txt --stop . "$@"
 }

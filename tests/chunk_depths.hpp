@@ -6,7 +6,7 @@
 
 namespace lazyprune_test {
 
-/// The number of layers, of 8, that a chunk runs with these flags in each phase.
+/// The flags of a policy, and how many of a model's 8 layers a chunk runs with them in each phase.
 struct depth_of_chunks {
   const char* flags;
   lazyprune::layer_id prefill, decode;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Counts allocations, so that tests can check that nothing allocates. It can also make one allocation fail, or this one and all later ones.
-// It replaces the operators new and delete, so include it in one translation unit of an executable.
+// The header replaces the operators new and delete, so include it in only one translation unit of an executable.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace lazyprune_test {
 
-// Counted for each thread separately.
+// The counts of this thread.
 inline thread_local std::size_t allocations = 0, allocated_bytes = 0;
 
-// The next allocation that fails: 1 is the next one, 2 the one after it; 0: no allocation fails.
+// Which of the coming allocations fails: 1 for the first, 2 for the second, 0 if no allocation fails.
 inline thread_local std::size_t failing = 0;
 inline thread_local bool failing_from_there = false;  // all later allocations fail, too
 
@@ -39,7 +39,8 @@ inline void count_allocation(std::size_t size) {
   if (void* p = std::aligned_alloc(step, std::max<std::size_t>(1, (size + step - 1) / step) * step)) return p;
   throw std::bad_alloc();
 }
-// std::stable_sort allocates with this operator. Without it, the operator of the sanitizers would not match the `delete` below.
+// std::stable_sort allocates with this operator. Without this definition, the sanitizers' operator would allocate, and the `delete` below
+// would not match it.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size ? size : 1); }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Measures the speed of attention in several scenes. A scene is a block of a prefill (over contiguous keys, over a subset of active tokens,
 // or with revived rows), or a decoded token whose keys and values come from memory. Some scenes have a window of 512 positions or a soft
-// cap. Each scene runs with and without a probe for the query token's probabilities. A query and a key that it attends to are one pair;
-// operations count pairs. The reference column is Eigen's two products, Q K^T and P V, over all pairs and without a softmax. Names:
-// model/scene/keys/probe/threads/column.
+// cap. Each scene runs with and without a probe for the query token's probabilities. A pair is a query and a key that it attends to. The
+// number of operations is computed from the number of pairs. The reference column is Eigen's two products, Q K^T and P V, without a
+// softmax. They multiply every query with every active key, masked or not, and all of these products are counted as operations. A
+// benchmark's name is model/scene/keys/probe/threads/column.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -33,7 +34,7 @@ struct scene {
   std::vector<std::uint32_t> slots;
   lazyprune::attention_variant variant = {};
 
-  /// The range of active tokens that row r attends to: the first index, and the index after the last.
+  /// The tokens that row r attends to, as a range of `active`: the first index, and the index after the last.
   std::pair<std::size_t, std::size_t> seen(std::size_t r) const {
     const auto after = [&](position p) { return static_cast<std::size_t>(std::ranges::upper_bound(active, p) - active.begin()); };
     const auto window = static_cast<position>(variant.window);
@@ -75,7 +76,7 @@ scene active_subset(std::size_t cached) {
   return s;
 }
 
-/// The queries are tokens from all over the sequence. Their keys were cached after all others.
+/// The queries are tokens from all over the sequence. Their keys were cached after the keys of all other tokens.
 scene revived(std::size_t cached) {
   scene s{"revived", cached, {}, first_positions(cached), {}};
   const std::size_t every = cached / prefill_block;
@@ -103,7 +104,7 @@ const scene scenes[] = {contiguous("prefill", 512, prefill_block),
                         in_variant("decode_window", contiguous("", 4096, 1), {.window = 512}),
                         in_variant("decode_window", contiguous("", 16384, 1), {.window = 512})};
 
-/// Keys and values by position, queries by row.
+/// Row t of `k` and `v` belongs to the token at position t. Row r of `q` and `out` belongs to the query `rows[r]` of the scene.
 struct numbers {
   lazyprune::aligned_array<float> q, k, v, out;
   std::size_t q_size, kv_size;
@@ -119,7 +120,7 @@ struct numbers {
 };
 
 void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
-  std::vector<position> in_slot(first_positions(s.cached));  // tokens that are not active have slot = position
+  std::vector<position> in_slot(first_positions(s.cached));  // a token that is not active is in the slot of its position
   for (std::size_t i = 0; i < s.active.size(); ++i) in_slot[s.slots[i]] = s.active[i];
   for (const position t : in_slot) {
     const rows_view<const float> key{n.k.data() + t * n.kv_size, 1, n.kv_size, n.kv_size};
@@ -130,8 +131,8 @@ void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
 }
 
 /// Checks the first and the last row of the first and last head against the definition in double. Rounding to bf16 changes queries, keys,
-/// probabilities and values by up to 2^-9 of their size, and each term of the sum by about as much. These errors are independent, so the
-/// sum's error is a share of the root of the sum of the terms' squares. The tolerance of 2^-5 is many standard deviations.
+/// probabilities and values by up to 2^-8 of their size, and each term of the sum by about as much. These errors are independent, so the
+/// error of the sum is about 2^-8 times sqrt(sum of term^2). The tolerance is 2^-5 times this root: many standard deviations.
 bool right(const model& m, const scene& s, const numbers& n) {
   const auto [heads, kv_heads, d] = m.shape;
   for (const std::size_t r : {std::size_t{0}, s.rows.size() - 1})
@@ -188,7 +189,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   std::size_t turn = 0;
   const double seconds = bench::time_of(state, [&] { run(caches[turn++ % caches.size()]); });
   report(state, operations_of(m, s.pairs()), seconds, i, type, threads);
-  if (!decode || s.variant.window > 0) return;  // a window reads few bytes from many places: no rate to compare
+  if (!decode || s.variant.window > 0) return;  // with a window only a part of `bytes` is read, so no rate is reported
   state.counters["GB/s"] = bytes / seconds / 1e9;
   state.counters["of_DRAM"] = bytes / seconds / bench::reading_ceiling(threads);
 }

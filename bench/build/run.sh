@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Measures how long it takes to build and test a change. Prints one table. The first row is a fresh clone with all tests. Each further row is an
-# edited header with the tests of its folder (sh tests/run.sh --only FOLDER). Two headers that many files include also have a build of
-# everything.
-#   sh bench/build/run.sh [CMAKE_OPTION...]     e.g. -DLAZYPRUNE_TEST_UNITS=OFF. It takes about 25 minutes on two cores, in a clone of its own.
+# Measures how long it takes to build and test a change. Prints one table. The first row is a fresh clone with all tests. For each further row
+# the script edits one header, then builds and runs the tests of the header's folder (sh tests/run.sh --only FOLDER). For two headers that many
+# files include, it also edits the header again and builds everything. Their processor seconds are those of the build of everything.
+#   sh bench/build/run.sh [CMAKE_OPTION...]     e.g. -DLAZYPRUNE_TEST_UNITS=OFF
+# The script works in a clone of its own and takes about 25 minutes on two cores.
 set -eu
 cd "$(dirname "$0")/../.."
 clone=$(mktemp -d)
@@ -20,7 +21,7 @@ fi
 # took COMMAND...: sets `wall` and `cpu`, in seconds. If the command fails, the script ends.
 took() {
   wall=$(date +%s)
-  times >times.txt # not in a subshell, which would have no children
+  times >times.txt # also prints the times of this shell's children; in $(times) a subshell would run it, and a subshell has no children
   "$@" >log 2>&1 || { tail -n 40 log; exit 1; }
   times >>times.txt
   wall=$(($(date +%s) - wall))

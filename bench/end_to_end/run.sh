@@ -9,11 +9,12 @@
 #   REPETITIONS=5                      runs of each cell, after one to warm up
 #   FLAGS=--peak                       additional flags for every `lazyprune bench`
 #
-# There are two schedules. The drawn one is that of the paper's Figure 4: 30 % of the tokens go after 30, 60 and 90 % of the layers. Rounded down
-# these are 6, 13 and 19 of 22 layers, and 9, 19 and 28 of 32. The 2.3x one prunes at the same layers (the paper's multi-document QA is at
-# 2.34x). Its share was found by bisection: the cost model predicts a speedup of 2.3, if an operation of attention costs as much as one of the
-# linear layers. That share is 0.355 for 2,048 tokens of TinyLlama-1.1B's shape and 0.35 for 3,376 tokens of Llama-2-7B's. Longer prompts gain
-# more, shorter ones less. The column `predicted` has the prediction of the cost model for each prompt, with measured costs.
+# There are two schedules. `drawn` is the schedule of the paper's Figure 4: it drops 30 % of the active tokens after 30, 60 and 90 % of the
+# layers. Rounded down, it prunes after 6, 13 and 19 of 22 layers, and after 9, 19 and 28 of 32. `2.3x` prunes after the same layers, but keeps
+# fewer tokens (the paper reports 2.34x for multi-document QA). Each stage keeps 0.355 of the tokens for 2,048 tokens of TinyLlama-1.1B's shape,
+# and 0.35 for 3,376 tokens of Llama-2-7B's shape. Bisection found these shares: with them the cost model predicts a speedup of 2.3, if an
+# operation of attention costs as much as an operation of the linear layers. Longer prompts gain more, shorter prompts less. The column
+# `predicted` has the prediction of the cost model for each prompt, with measured costs.
 set -eu
 
 tinyllama_drawn=6:0.7,13:0.7,19:0.7
@@ -34,21 +35,21 @@ table() {
   "$program" bench --random-weights "$shape" --dtype bf16 -t "$on" -r "$repetitions" --policy lazyllm --stages "$stages" "$@" ${FLAGS:-}
 }
 
-# Dense and pruned, for growing prompts, and the decode rate after the longest.
+# Measures the prefill of growing prompts, dense and pruned, and the decode rate after the longest prompt.
 tinyllama() {
   for stages in "$tinyllama_drawn" "$tinyllama_faster"; do
     table "TinyLlama-1.1B's shape" tinyllama-1.1b "$threads" "$stages" -P 512,2048,4096 -n 64
   done
 }
 
-# The paper's model shape with its average prompt and answer. It takes 16 GB of memory.
+# Measures the paper's model shape with the paper's average prompt and answer. This takes 16 GB of memory.
 llama7b() {
   for stages in "$llama7b_drawn" "$llama7b_faster"; do
     table "Llama-2-7B's shape at the paper's average prompt" llama-2-7b "${threads##*,}" "$stages" -P 3376 -n 68
   done
 }
 
-# How the time to the first token grows with the prompt.
+# Measures how the time to the first token grows with the prompt.
 growth() {
   for stages in "$tinyllama_drawn" "$tinyllama_faster"; do
     table "TinyLlama-1.1B's shape, growing prompts" tinyllama-1.1b "${threads##*,}" "$stages" -P 512,1024,2048,4096,8192,16384 -n 0

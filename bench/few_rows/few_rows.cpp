@@ -2,8 +2,8 @@
 // Measures what a step with few rows costs in addition to its arithmetic. The model has the shape of the bundled model, whose layers are
 // small. The policy keeps all tokens. A step reads 1 to 64 tokens after a context of 256 tokens. The operations of the step are also timed
 // alone, on one thread, layer after layer. `ratio` is the step's shortest time over the sum of the operations' times. On one thread, the
-// part of `ratio` above 1 is the work between the operations, and cache misses: an operation that is timed alone has fewer of them. With
-// more threads, `ratio` should be lower, never higher.
+// part of `ratio` above 1 is the work between the operations, and the cache misses that an operation does not have when it is timed alone.
+// With more threads, `ratio` should be lower, never higher.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -104,7 +104,7 @@ class parts {
   const model_config& c_;
   cpu& backend_;
   std::shared_ptr<const rotary_table<cpu>::table> rope_;
-  std::vector<position> positions_;   // the slots have the same numbers
+  std::vector<position> positions_;   // 0, 1, ...; also used as slots, because the token at position p is in slot p
   std::span<const position> tokens_;  // the tokens of the step
   std::vector<cpu::buffer> buffers_;
   std::vector<cpu::kv_layer> kv_;
@@ -125,7 +125,7 @@ void step_over_its_parts(benchmark::State& state) {
   double step = std::numeric_limits<double>::infinity(), products = step, attention = step, norms = step, writing = step;
   std::size_t turn = 0;
   for (auto _ : state) {
-    // Every step makes the context longer. So the sequence starts again after four steps.
+    // Every step makes the context longer. Therefore the sequence starts again after four steps.
     text.clear();
     forward(work, text, ids, phase::prefill);
     step = std::min(step, least_seconds(4, [&] { forward(work, text, std::span(ids).first(rows), phase::decode); }));

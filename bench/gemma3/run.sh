@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Needles in 4,000 tokens for Gemma 3 270M: the dense model beside four schedules, 20 samples a task.
+# Measures whether Gemma 3 270M finds needles in 4,000 tokens: the dense model and four ways to prune, with 20 samples a task.
 #
 #   sh bench/gemma3/run.sh [--accept-gemma-terms]   installs missing packages, fetches the model once (you must agree to Gemma's terms of
 #                                                   use), builds, makes the prompts, runs, and writes needles-4000.csv beside this file
@@ -33,7 +33,8 @@ for task in niah_single_1 niah_single_2; do
   data="$data -d $file"
 done
 
-# Only layers 6, 12 and 18 attend to all tokens, so the stages come after 6 and 12 layers.
+# Only the 6th, 12th and 18th layer attend to all tokens. A stage ranks the tokens by the attention of the layer before it, so the stages come
+# after 6 and 12 layers.
 in_blocks="--selector blocks:size=32"
 # shellcheck disable=SC2086
 "$build/examples/lazyprune" sweep --model "$gemma3" $data -n 12 ${THREADS:+-t "$THREADS"} --timed 1 --resume --out "$work/needles" \

@@ -7,14 +7,14 @@
 A folder is compared with transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. For some models transformers
 does not use tokenizer.json, but a tokenizer of its own. If this tokenizer and tokenizer.json give different ids, those of tokenizer.json are right.
 
-A GGUF file is compared with llama.cpp. Only its greedy tokens are first compared with transformers, on the dequantized weights. But
-transformers guesses settings that a GGUF file does not store. If transformers cannot load the file, or if its tokens differ from ours, our
-tokens are also compared with llama.cpp. If they are the same as llama.cpp's, a difference from transformers does not count. llama.cpp comes
-second because it rounds activations. One difference is known: with `qwen2` files, llama.cpp does not compose characters (NFC) as Qwen's
+A GGUF file is compared with llama.cpp. Its greedy tokens are compared with transformers first, because transformers computes with the
+dequantized weights and llama.cpp rounds activations. But transformers guesses settings that a GGUF file does not store. If transformers cannot
+load the file, or if its tokens differ from ours, our tokens are also compared with llama.cpp. If our tokens are the same as llama.cpp's, a
+difference from transformers does not count. One difference is known: with `qwen2` files, llama.cpp does not compose characters (NFC) as Qwen's
 tokenizer.json does.
 
-The first difference of greedy tokens is a `tie` if the peer's two best logits at this token are close together. Their distance must be less
-than --gap (transformers) or --rounded-gap (llama.cpp), in standard deviations of the logits. Tokens after a tie are not compared.
+The first difference of greedy tokens is a `tie` if the peer's two best logits at this token differ by less than --gap (transformers) or
+--rounded-gap (llama.cpp), in standard deviations of the logits. Tokens after a tie are not compared.
 
 Needs transformers with torch (and gguf and accelerate for GGUF files), or llama-cpp-python, or both. Checks that need a missing package are
 reported as not tried.
@@ -152,7 +152,7 @@ class Transformers:
         import transformers
 
         if not any((self.path / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-            raise NotTried("the model has no tokenizer")  # transformers would make one up
+            raise NotTried("the model has no tokenizer")  # without these files transformers would make up a tokenizer
         try:
             return transformers.AutoTokenizer.from_pretrained(self.path)
         except Exception as error:  # noqa: BLE001  whatever fails in AutoTokenizer, tokenizer.json may be enough
@@ -183,7 +183,8 @@ class Transformers:
         return self.tokenizer(text, **words)["input_ids"]
 
     def file_ids(self, text, special):
-        """Returns the ids that tokenizer.json gives in `tokenizers`, the library that defines its format. Returns None without such a file."""
+        """Returns the ids that the library `tokenizers` reads with tokenizer.json, because this library defines the file's format. Returns None if
+        there is no such file."""
         import tokenizers
 
         if not (self.path / "tokenizer.json").exists():
@@ -339,7 +340,7 @@ def rendered_chats(program, peer):
 
 
 def end_tokens(program, peer):
-    """For a folder we may have more end tokens than transformers, because some are known only by convention."""
+    """Compares the end tokens. For a folder, we may have end tokens that transformers does not have, because some are known only by convention."""
     ours, theirs = program.ends(), peer.ends()
     more, missing = sorted(set(ours) - set(theirs)), sorted(set(theirs) - set(ours))
     if missing or more and peer.name != Transformers.name:

@@ -82,7 +82,8 @@ def values_of(tensor):
 
 
 def interleaved(values, heads):
-    """Returns the rows in GGUF's order. There RoPE rotates neighbouring rows of a head; in Hugging Face's order, row i and row i + head_dim / 2."""
+    """Returns the rows in GGUF's order. In GGUF's order RoPE rotates neighbouring rows of a head together. In Hugging Face's order it rotates row i
+    together with row i + head_dim / 2."""
     rows, columns = values.shape
     halves = values.reshape(heads, 2, rows // heads // 2, columns)
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows, columns)
@@ -94,7 +95,7 @@ def bf16_of(values):
 
 
 def made_up_vocabulary(size):
-    """A vocabulary to satisfy the loader: three special tokens, the 256 bytes that it looks for, and numbered words."""
+    """A vocabulary that llama.cpp can load: three special tokens, the 256 byte tokens that its loader looks for, and numbered words."""
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     types = [gguf.TokenType.UNKNOWN] + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.BYTE] * 256
     words = size - len(tokens)

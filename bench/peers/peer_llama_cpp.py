@@ -56,7 +56,7 @@ class Context:
 
     def decode(self, ids):
         """Reads the tokens, waits for the result, and returns the logits after the last token."""
-        tokens = (llama_cpp.llama_token * len(ids))(*ids)  # the batch only points at them
+        tokens = (llama_cpp.llama_token * len(ids))(*ids)  # a name for the array, because the batch only points at it
         status = llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids)))
         if status != 0:
             raise SystemExit(f"llama_decode of {len(ids)} tokens: {status}")

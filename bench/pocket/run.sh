@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The pocket study: LazyLLM and other methods on 1,001 prompts of 1,000 to 2,000 tokens, for the bundled model's seven tasks.
+# Runs the pocket study: LazyLLM and other methods on 1,001 prompts of 1,000 to 2,000 tokens, for the bundled model's seven tasks.
 #
 #   sh bench/pocket/run.sh             installs missing packages, builds, makes the prompts, runs, and writes the results beside this file
 #
 #   BUILD=build                        the build folder; the prompts and all predictions are in its folder pocket/
 #   THREADS=                           threads of the runs; by default all that the process may use
-#   TABLES="main others search"        the tables to run: that of the paper; more methods, on fewer prompts; a search for stages
-#   MAIN, OTHERS, SEARCH=143, 40, 40   prompts a task
+#   TABLES="main others search"        the tables to run. main: the paper's tables and figures; others: more methods, on fewer prompts;
+#                                      search: a search for stages
+#   MAIN, OTHERS, SEARCH=143, 40, 40   prompts a task, for each of the three tables
 #
 # When the script is interrupted, the next run continues. The results are sweep.csv, report.html, accuracy.svg, others.csv, search.csv and
 # search.md.
@@ -18,9 +19,9 @@ cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 work=$build/pocket
 here=bench/pocket
-seed=2024 # another one than that of examples/pocket/prompts
+seed=2024 # the prompts in examples/pocket/prompts have another seed
 
-# ask COMMAND NAME PROMPTS FLAG...: runs a sweep or a search, into the folder $out
+# ask COMMAND NAME PROMPTS FLAG...: runs a sweep or a search, and writes into the folder $out
 ask() {
   command=$1 limit=$3 out=$work/$2-$3
   shift 3
@@ -38,7 +39,7 @@ build "$build" --target lazyprune.program
 if [ ! -d "$work/prompts" ]; then
   rm -rf "$work/prompts.unfinished"
   python=python3
-  "$python" -c 'import sentencepiece' 2>/dev/null || python=/usr/bin/python3 # the one that the package is for
+  "$python" -c 'import sentencepiece' 2>/dev/null || python=/usr/bin/python3 # the package python3-sentencepiece is for this Python
   "$python" examples/pocket/make_prompts.py "$work/prompts.unfinished" 143 1040,1220,1400,1580,1760,1950 $seed
   mv "$work/prompts.unfinished" "$work/prompts"
 fi

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Measures the cost of running the dense model through a session. The model has four layers of TinyLlama-1.1B's width and reads 256 tokens.
-// One side is the transformer under a policy that keeps everything; the other is the same backend operations in a plain loop. They run in
-// turn, and take turns to go first. The logits must be the same bits. `ratio` is the session's median time over the loop's.
+// One side is the transformer under a policy that keeps everything. The other side runs the same backend operations in a plain loop. The
+// two sides run in turn, and take turns to go first. Their logits must have the same bits. `ratio` is the median time of the session
+// divided by that of the loop.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -85,7 +86,7 @@ class plain_loop {
   cpu::rope_table rope_;
   std::vector<cpu::kv_layer> kv_;
   cpu::buffer x_, norm_, q_, k_, v_, attended_, ffn_, logits_;
-  std::vector<position> positions_;  // the slots have the same numbers
+  std::vector<position> positions_;  // 0, 1, ...; also used as slots, because the token at position p is in slot p
 };
 
 double median(std::vector<double> values) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Measures the column of oneDNN, version 2 or 3. oneDNN chooses the layout of the weights; the activations have the type that it computes
-// in.
+// Implements the column of oneDNN, version 2 or 3. oneDNN chooses the layout of the weights. The activations are converted beforehand to
+// the type in which oneDNN computes.
 #if LAZYPRUNE_BENCH_ONEDNN
 
 #include <omp.h>

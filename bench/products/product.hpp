@@ -7,7 +7,8 @@
 
 namespace bench {
 
-/// The product out (rows, outputs) = x (rows, inputs) w^T with w (outputs, inputs), or += if `add`. All matrices are contiguous and in f32.
+/// The product out (rows, outputs) = x (rows, inputs) w^T with w (outputs, inputs). With `add`, the product is added to `out` instead. All
+/// matrices are contiguous and in f32.
 struct product_task {
   const float* x;
   const float* w;
@@ -18,7 +19,7 @@ struct product_task {
   std::size_t copies;  // the number of copies of the weight, which runs read in turn
 };
 
-/// A library that computes the product. The constructor does what can be prepared before the timing.
+/// A library that computes the product. The constructor does all work that need not be timed, like packing the weight.
 class product {
  public:
   virtual ~product() = default;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Measures the products of the linear layers, by shape, rows, type and instruction set. Other libraries have columns, too: Eigen, and
-// OpenBLAS and oneDNN if they are installed. Names: model/layer/rows/threads/column. Up to 16 rows the weights come from memory, as in a
-// decode step, and the rate of reading them is what counts.
+// Measures the products of the linear layers, by shape, rows, type and instruction set. Eigen also has a column, and so have OpenBLAS and
+// oneDNN if they are installed. A benchmark's name is model/layer/rows/threads/column. With up to 16 rows the weights are read from memory
+// and not from a cache, as in a decode step. Reading them takes most of the time, so the rate of reading is also reported.
 #include <functional>
 
 #include "../eigen.hpp"
@@ -20,7 +20,7 @@ enum class use { store, add, gate };  // what happens to the sums: stored (q, k,
 
 struct layer {
   const char* name;
-  std::size_t inputs, outputs;  // in a gated layer, `outputs` counts those of gate and up together
+  std::size_t inputs, outputs;  // in a gated layer, `outputs` is the sum of the outputs of gate and up
   use what;
 };
 
@@ -32,7 +32,7 @@ const layer layers[] = {
     {"llama-2-7b/down", 11008, 4096, use::add},
 };
 
-constexpr std::size_t few_rows = 16;  // up to this many rows, reading the weights takes the time
+constexpr std::size_t few_rows = 16;  // up to this many rows, reading the weights takes most of the time
 
 class our_product final : public bench::product {
  public:
@@ -61,7 +61,7 @@ class our_product final : public bench::product {
   std::vector<cpu::matrix> w_;
 };
 
-/// A library that takes the weight in its plain layout.
+/// A library that reads the weight as it is, row by row, without packing it first.
 template <class Multiply>
 class plain_product final : public bench::product {
  public:
@@ -99,8 +99,8 @@ void multiply_by_openblas(const bench::product_task& t, const float* w) {
 struct library {
   std::string name;
   dtype type;
-  isa ceiling;  // the instruction set whose peak it is compared with
-  bool fused;   // gate and up give silu(gate) * up; otherwise only the sums, which is less work
+  isa ceiling;  // the library's rate is compared with the peak of this instruction set
+  bool fused;   // true: writes silu(gate) * up; false: writes only the sums of gate and up, which is less work
   std::function<std::unique_ptr<bench::product>(const bench::product_task&, const layer&)> make;
 };
 
@@ -152,9 +152,9 @@ sum_of_products dot(const float* x, const float* w, std::size_t count, dtype typ
   return s;
 }
 
-/// Checks some results of every row against sums in double. Rounding activations to bf16 changes each product by up to 2^-9 of its size.
-/// These errors are independent, so the sum's error is a share of the root of the sum of the products' squares. The tolerance of 2^-7 is
-/// seven standard deviations. SiLU's slope is at most 1.1.
+/// Checks some results of every row against sums in double. Rounding activations to bf16 changes each product by up to 2^-8 of its size.
+/// These errors are independent, so the error of the sum is a share of sqrt(sum of product^2). The tolerance is 2^-7 times this root: five
+/// standard deviations. In a gated layer the tolerance also allows for the slope of SiLU, which is at most 1.1.
 bool right(const bench::product_task& t, const layer& l, const library& from) {
   const bool gated = l.what == use::gate && from.fused;
   const std::size_t columns = gated ? t.outputs / 2 : t.outputs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Measures the cost of selecting tokens, by selector and number of active tokens. Half of the tokens are kept. The reference columns make
-// the same selection with std::nth_element and std::sort of the positions. Every column copies the scores first, because selectors may
-// change them.
+// Measures the cost of selecting tokens, by selector and number of active tokens. At most half of the tokens are kept. Two reference
+// columns select the best half as top_k does: one with std::nth_element, one by sorting all indices by score. Every column copies the
+// scores first, because selectors may change them.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/core/mix.hpp>
@@ -56,7 +56,7 @@ void by(benchmark::State& state, const Selector& selector) {
   });
 }
 
-/// Selects with arrange(begin, split, end, before), which moves the best indices to the front, before `split`.
+/// Measures a selection of the best half. arrange(begin, split, end, before) must move the best indices to the front, before `split`.
 template <class Arrange>
 void by_standard_library(benchmark::State& state, Arrange arrange) {
   measure(state, [&](std::span<float> scores, std::span<const position>, std::span<std::uint32_t> kept) {

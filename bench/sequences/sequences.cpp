@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Measures the cost of many sequences, in three comparisons. A batch of 16 decoding sequences is compared with 16 separate steps, a prompt
-// in chunks with a prompt in one step, and a fork with the keys and values that it does not copy. Both sides run in turn, take turns to go
-// first, and must give the same bits. `ratio` is a ratio of shortest times, because other work on the machine only adds time.
+// in chunks with a prompt in one step, and a fork with the keys and values that it does not copy. In the first two comparisons, the two
+// sides run in turn, take turns to go first, and must give the same bits. There `ratio` compares the shortest times, because other work on
+// the machine only adds time.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -40,7 +41,7 @@ class stopwatch {
   double least_ = std::numeric_limits<double>::infinity();
 };
 
-/// Runs both as often as the benchmark asks. They take turns to go first.
+/// Runs `one` and `other` as often as the benchmark asks. They take turns to go first.
 template <class One, class Other>
 void in_turn(benchmark::State& state, One&& one, Other&& other) {
   bool first = true;
@@ -62,8 +63,8 @@ sequence<cpu> dense_sequence(const model<cpu>& m, std::size_t most) {
   return {m, any_session(dense(), {.layers = static_cast<layer_id>(m.config.layers), .max_tokens = most})};
 }
 
-/// 16 sequences of TinyLlama-1.1B's shape in bf16 decode one token each: in one batch, whose products read the weights once, and in 16
-/// separate steps. Each sequence has read its own prompt before.
+/// 16 sequences of TinyLlama-1.1B's shape in bf16 decode one token each, after a prompt of their own. They do so in one batch, whose
+/// products read the weights once, and in 16 separate steps. `ratio` is the time of the separate steps divided by the time of the batch.
 void decoding_in_a_batch(benchmark::State& state) {
   constexpr std::size_t count = 16;
   const auto known = static_cast<std::size_t>(state.range(0));
@@ -115,8 +116,8 @@ void decoding_in_a_batch(benchmark::State& state) {
   state.counters["tokens_per_s"] = count / batch.least();
 }
 
-/// Four layers of TinyLlama-1.1B's shape in bf16 read a prompt of 2,048 tokens: in chunks of 512, the last of which is the query's step,
-/// and in one step. `ratio` is the chunks' time over the step's.
+/// Four layers of TinyLlama-1.1B's shape in bf16 read a prompt of 2,048 tokens, in chunks of 512 and in one step. The last chunk has the
+/// query and gives the logits. `ratio` is the time of the chunks divided by the time of the one step.
 void reading_in_chunks(benchmark::State& state) {
   constexpr std::size_t prompt = 2048;
   const auto chunk = static_cast<std::size_t>(state.range(0));
@@ -167,8 +168,9 @@ std::size_t resident_bytes() {
 }
 
 /// Forks a sequence of 2,000 tokens with the layers, heads and keys of Llama-2-7B, in bf16. The residual stream and feed-forward are narrow
-/// to save time; a fork copies nothing of their width. `ratio` is the memory that a fork adds over the size of its keys and values. The
-/// first step after a fork copies one block of keys and values per layer: `first_step_MiB`.
+/// to save time, because a fork copies nothing of their width. `ratio` is the memory that a fork adds, divided by the size of the keys and
+/// values of the sequence. The first step after a fork copies one block of keys and values per layer. `first_step_MiB` is the memory that
+/// this step adds.
 void forking(benchmark::State& state) {
   constexpr std::size_t known = 2000, forks = 16;
   model_config config = shape_named("llama-2-7b");

@@ -5,11 +5,12 @@
   conversations.py TOKENS N SEED FILE.csv --setting dense="--policy dense" [--setting NAME=FLAGS ...]
          [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
 
-The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another one, in
-random order. A row of FILE.csv has a conversation, turn, setting and answer. An answer is `right` if it has the turn's number; otherwise `earlier`
-or `later` if it has another turn's number; otherwise `none`. For each setting, standard output has the right answers per turn, the right
-answers in all, and the answers with an earlier turn's number. Then follow the points lost compared with the first setting: over all turns,
-over the first half of the turns and over the second half. Beside each loss is half the width of its 95 % interval over the conversations.
+The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another needle, in
+random order. A row of FILE.csv has a conversation, turn, setting and answer. An answer is `right` if it has the number that its turn asks for.
+Otherwise it is `earlier` or `later` if it has the number of an earlier or a later turn, and `none` if it has no number of the conversation. For
+each setting, standard output has the right answers per turn, the right answers in all, and the answers with an earlier turn's number. Then
+follow the percentage points of right answers lost against the first setting: over all turns, over the first half and over the second half.
+Beside each loss is half the width of its 95 % interval over the conversations.
 """
 import argparse
 import csv

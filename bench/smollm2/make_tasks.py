@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes samples of RULER's tasks (arXiv 2404.06654), and of two that ask for quotes, in RULER's JSON Lines form.
+"""Writes samples of RULER's tasks (arXiv 2404.06654), and of two tasks that ask for quotes, in RULER's JSON Lines form.
 
   make_tasks.py TASK TOKENS N SEED FILE.jsonl [--program build/examples/lazyprune] [--model MODEL] [--plain]
 
@@ -83,7 +83,7 @@ def noise(_, sentences):
 
 
 def spread(depth, count):
-    """Returns depths at equal distances. The first depth is given."""
+    """Returns `count` depths at equal distances, beginning with `depth`. After the end of the text they continue at its beginning."""
     return [(depth + i / count) % 1 for i in range(count)]
 
 
@@ -98,7 +98,7 @@ def hidden(pieces, needles, depths):
 
 
 def names(r):
-    """Yields pairs of an adjective and a noun, each pair once."""
+    """Yields pairs of an adjective and a noun, each pair once. Ends the program if more are asked for."""
     pairs = [f"{a}-{n}" for a in ADJECTIVES for n in NOUNS]
     r.shuffle(pairs)
     yield from pairs
@@ -123,7 +123,8 @@ def needle(key, value, kind):
 
 
 def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=1, asked=1):
-    """Needles in a haystack, or among other needles if `haystack` is None. The first `asked` keys are asked for; the others distract."""
+    """Returns a task with needles in a haystack, or among other needles if `haystack` is None. The question asks for the first `asked` keys; the
+    other keys distract."""
 
     def make(r, size, depth):
         draw_key, draw_value = key(r), value(r)
@@ -195,7 +196,7 @@ def common_words(tokens):
 
 
 def frequent_words(r, size, _):
-    """Coded words. The frequency of the k-th word is proportional to 1 / k^2. The most frequent word is dots, which the question says to ignore."""
+    """Coded words. The frequency of the k-th word is proportional to 1 / k^2. The most frequent word is "...", and the question says to ignore it."""
     shares = [1 / k**2 for k in range(1, 200)]
     counts = [round(size * share / sum(shares)) for share in shares]
     coded = ["..."] + ["".join(r.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in counts[1:]]
@@ -274,7 +275,7 @@ def repeat_lines(r, size, depth):
 @dataclass(frozen=True)
 class Task:
     make: object
-    room: int  # for the answer, in tokens: the same as in eval/tasks.hpp and the program's questions/known_tasks.hpp
+    room: int  # tokens that the answer may have, as in eval/tasks.hpp and the program's questions/known_tasks.hpp
 
 
 def tasks_for(tokens):
@@ -335,7 +336,7 @@ def fitted(make, n, limit, count):
                 searched.remove(i)
             elif high[i]:
                 sizes[i] = (low[i] + high[i]) // 2
-            else:  # the text around the haystack does not grow with it, so this estimate is more often too small than too large
+            else:  # the text around the haystack has a fixed length, so this estimate is more often too small than too large
                 sizes[i] = max(low[i] + 1, int(sizes[i] * 0.98 * limit / tokens))
     if None in found:
         raise SystemExit(f"{limit} tokens are too few")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The study on a real language model: LazyLLM and other methods on SmolLM2-135M-Instruct.
+# Runs the study on a real language model: LazyLLM and other methods on SmolLM2-135M-Instruct.
 #
 #   sh bench/smollm2/run.sh [--quick]  installs missing packages, fetches the model once, builds, makes the prompts, runs, and writes the
 #                                      results beside this file. --quick: most tables with one sample a task, to test the script. The results
@@ -9,14 +9,16 @@
 #   BUILD=build                        the build folder; prompts and predictions are in its folder smollm2/
 #   THREADS=                           threads of the runs; by default all that the process may use
 #   MINUTES=88                         no sample begins after so many minutes, so that the script ends within 90. Each table gets a share of
-#                                      the time that is left. It begins with the first sample of each task and holds the answered samples.
-#                                      The last line names the unfinished tables. 0: no limit
+#                                      the time that is left. A table runs the first sample of every task, then the second, and so on. If its
+#                                      time runs out, it has the samples that were answered. The script's last line names the unfinished
+#                                      tables. 0: no limit
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
 #                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity and conversations. Tables
 #                                      that are named here run to their end; MINUTES does not apply
 #
-# When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file again.
+# When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
+# beginning.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -37,14 +39,14 @@ case ${1:-} in
   *) fail "expected --quick or nothing, found $1" ;;
 esac
 
-# Needle tasks in which the dense model finds at least half at 2,000 tokens (see the table of all tasks). The study was made with four. The two
-# others turned out later to be the hardest to prune.
+# In these needle tasks the dense model finds at least half of the needles at 2,000 tokens (see the table `tasks`). The study was made with the
+# four of `needles`. The two of `other_needles` turned out later to be the hardest to prune.
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 other_needles="niah_single_3 niah_multikey_1"
 all_tasks="$needles $other_needles niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
 # Schedules that keep single tokens. `recommended` has the program's own stages for this model, found by the table search_2000. `one_stage` was
-# chosen by hand, and `harder` prunes more. `fast` is as fast as the paper's figure. It prunes only the prompt, so that the step after the
-# first token computes the rows that were left out.
+# chosen by hand, and `harder` prunes more. `fast` has the speedup that the paper reports (2.34x). It prunes only the prompt and decodes densely.
+# The step after the first token must therefore compute all rows that were left out.
 recommended="--stages 18:0.7,21:0.2,28:0.05"
 one_stage="--stages 21:0.3"
 harder="--stages 18:0.5,21:0.3"
@@ -52,14 +54,15 @@ fast="--stages 9:0.5,15:0.1 --decode dense"
 # The stages that the table search found at 1,000 tokens, and the same stages two layers later.
 searched="--stages 18:0.2,21:0.7,25:0.3"
 later="--stages 20:0.2,23:0.7,27:0.3"
-# Schedules that keep blocks (the preset lazyllm_blocks). They lose less, so that they can prune more.
+# Schedules that keep blocks, as the preset lazyllm_blocks does. They lose fewer answers, so they can prune more.
 in_blocks="--selector blocks:size=32"
 blocks="--stages 15:0.3 $in_blocks"
 fast_blocks="$fast $in_blocks"
 gentle_blocks="--stages 18:0.2 $in_blocks"
 faster_blocks="--stages 6:0.5,15:0.1 --decode dense $in_blocks"
-# The schedule of the paper's Figure 4. Then this schedule, $recommended and $one_stage for the bundled model's six layers: each stage comes after
-# the same share of the layers. Stages at the same layer multiply their shares, and a stage after the last layer is left out.
+# `drawn` is the schedule of the paper's Figure 4. The three schedules *_for_six are `drawn`, `recommended` and `one_stage`, moved to the six layers
+# of the bundled model: each stage comes after the same share of the layers. If two stages come after the same layer, their shares are multiplied.
+# A stage after the last layer is left out.
 drawn="--stages 9:0.7,18:0.7,27:0.7"
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.14"
@@ -72,7 +75,7 @@ began=$(date +%s)
 minutes=${MINUTES:-88}
 case $minutes in *[!0-9]*) fail "MINUTES: expected a whole number, found $minutes" ;; esac
 [ -z "${TABLES:-}" ] || minutes=0
-shares=100 # shares of the time that are left; see within
+shares=100 # the shares of the time that no table has yet; see within
 not_whole=
 
 answer=48 # tokens at most, enough for four numbers
@@ -92,7 +95,7 @@ within() {
   shares=$((shares - $1))
 }
 
-# samples TOKENS N TASK...: makes the missing files of samples; $data are the flags that name all of them
+# samples TOKENS N TASK...: makes the missing files of samples, and sets $data to the flags that name all files
 samples() {
   tokens=$1 n=$2
   shift 2
@@ -114,7 +117,7 @@ sum() {
   echo "$*" | cksum | cut -d' ' -f1
 }
 
-# lazyprune COMMAND NAME FLAG...: runs the program on the samples, into the folder $out. Different flags give different folders
+# lazyprune COMMAND NAME FLAG...: runs the program on the samples, and writes into the folder $out. Other flags have another folder
 lazyprune() {
   command=$1 out=$work/$2-$(sum "$answer" "$data" "$@")
   shift 2
@@ -138,8 +141,8 @@ beside_dense() {
   cp "$out/sweep.csv" "$here/$name.csv"
 }
 
-# search_stages FLAG...: searches for at most three stages with a loss that is certain to be small, on one half of the samples. A table of the
-# name search_blocks* prunes blocks
+# search_stages FLAG...: searches, on one half of the samples, for at most three stages with a loss that is certain to be small. If the table's name
+# begins with search_blocks, the stages prune blocks
 search_stages() {
   name=$(echo "$table" | tr _ -)
   # shellcheck disable=SC2086
@@ -172,7 +175,9 @@ for table in ${TABLES:-$unasked}; do
       samples 4000 "$(share 100)" ${needles% *}
       within 36
       beside_dense "$table-4000" 4 "$first" "fast_blocks=$fast_blocks"
-      samples 4000 "$(share 100)" "${needles##* }" # the dense model finds less than half of them: a table apart, in no mean
+      # The dense model finds less than half of the last task's needles at 4,000 tokens. Therefore this task has a table of its own and counts in
+      # no mean.
+      samples 4000 "$(share 100)" "${needles##* }"
       within 7
       beside_dense "$table-4000-four-keys" 2 "$first" "fast_blocks=$fast_blocks"
       ;;
@@ -232,7 +237,7 @@ for table in ${TABLES:-$unasked}; do
       beside_dense length-7500 1 "recommended=$recommended" "fast_blocks=$fast_blocks"
       ;;
     tasks)
-      answer=0 # the limits of RULER
+      answer=0 # 0: each answer is limited as in RULER
       # shellcheck disable=SC2086
       samples 2000 "$(share 5)" $all_tasks
       beside_dense tasks-2000 1 "blocks=$blocks" "fast_blocks=$fast_blocks"
@@ -255,19 +260,19 @@ for table in ${TABLES:-$unasked}; do
       ;;
     search | search_blocks)
       # shellcheck disable=SC2086
-      samples 1000 "$(share 10 2)" $needles # the search uses one half of them
+      samples 1000 "$(share 10 2)" $needles # the search uses one half of the samples, and the other half tests its result
       within 8
       search_stages --tries "$(share 60 10)"
       ;;
     search_2000 | search_blocks_2000)
-      seed=2027 # other samples than the headline's, which test the result
+      seed=2027 # the headline's samples test the result, so the search uses others
       # shellcheck disable=SC2086
       samples 2000 "$(share 20 2)" $needles $other_needles
       search_stages --tries "$(share 40 10)" --max-loss 2
       seed=2026
       ;;
     depth)
-      # The bundled model with schedules that were made for other models.
+      # Runs the bundled model with schedules that were made for other models.
       set --
       for file in examples/pocket/prompts/pocket_*.jsonl; do
         set -- "$@" -d "$file"
@@ -280,7 +285,7 @@ for table in ${TABLES:-$unasked}; do
       ;;
     fidelity)
       for tokens in 2000 4000; do
-        # Without dense_decode, because fast_blocks also decodes densely.
+        # Leaves out dense_decode, because fast_blocks also decodes densely.
         set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
           --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
           --variant "recommended=$recommended" --variant "one_stage=$one_stage" --variant "blocks=$blocks" \

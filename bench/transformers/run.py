@@ -11,7 +11,7 @@ floating-point operations of the plain prefill, which computes all rows of every
 prefill computed.
 
 `--profile` prints, for each column, which share of the time each kind of operation takes. Norms, RoPE and activations are among the `other
-operations`. Pruning adds to the scores, the gathers and scatters, and the copies to the host.
+operations`. Pruning takes additional time in the scores, the gathers and scatters, and the copies to the host.
 """
 import argparse
 import statistics

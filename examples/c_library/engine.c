@@ -7,8 +7,9 @@
  *   engine MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused] [full]
  *
  * IDS_FILE: the prompt, as token ids between white space. chunk N: the prompt is read N tokens at a time. fork N: the first N tokens are a
- * document. The engine reads it as one chunk, and a fork of the sequence reads the rest. fused: the engine shows queries and keys to the
- * policy, like an engine whose attention yields no probabilities. full: the trace also has scores and logits (lazyprune compare --against).
+ * document. The engine reads it as one chunk, and a fork of the sequence reads the rest of the prompt. fused: the engine shows queries and
+ * keys to the policy, like an engine whose attention yields no probabilities. full: the trace also has scores and logits (lazyprune compare
+ * --against).
  */
 #include <lazyprune/c/lazyprune.h>
 
@@ -241,8 +242,8 @@ static void rope(const model* m, double* x, size_t heads, uint32_t position) {
   }
 }
 
-/* One query attends to the active tokens up to `token`. Writes the probabilities (heads, active), and the attended values (heads, head_dim)
- * to `out`. */
+/* One query attends to the active tokens up to `token`. Writes the probabilities to `probabilities` (heads, active), and the attended
+ * values to `out` (heads, head_dim). */
 static void attend(const sequence* s, size_t layer, const double* query, uint32_t token, const lazyprune_plan* plan, double* probabilities,
                    double* out) {
   const model* m = s->m;
@@ -310,7 +311,7 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
     e.keys = gather_cache(s, s->keys, plan, w->shown_keys);
     e.keys_count = cached;
   }
-  if (plan->wants == LAZYPRUNE_ATTENTION) /* the scores of last_query_attention, for the trace */
+  if (plan->wants == LAZYPRUNE_ATTENTION) /* for the trace: the scores that the scorer last_query_attention computes */
     for (size_t i = 0; i < plan->active_count; ++i) {
       const size_t at = plan->layer * m->max_tokens + plan->active[i];
       float sum = 0;
@@ -379,7 +380,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
     w.x = w.gathered;
     w.gathered = before;
 
-    /* 2. Compute keys and values of all rows before any of them attends: new rows attend to the keys of revived ones. */
+    /* 2. Compute keys and values of all rows before any row attends, because new rows attend to the keys of revived rows. */
     for (size_t r = 0; r < plan.rows_count; ++r) {
       const size_t at = (l * m->max_tokens + plan.rows[r]) * width;
       norm_of(w.x + r * hidden, weights->attention_norm, hidden, m->epsilon, normed);
@@ -441,7 +442,7 @@ static void logits_of(const model* m, const double* x, double* logits) {
   free(normed);
 }
 
-/* Returns the id with the greatest logit, the lowest id among equals. */
+/* Returns the id with the greatest logit. Among ids with equal logits, returns the lowest. */
 static uint32_t best(const model* m, const double* logits) {
   size_t id = 0;
   for (size_t i = 1; i < m->vocabulary; ++i)
@@ -537,7 +538,7 @@ int main(int argc, char** argv) {
   must(lazyprune_session_create(NULL, policy, &options, &session));
   sequence s = new_sequence(&m, session);
 
-  /* Read the prompt. Chunks have no output, so any question can continue from them. */
+  /* Read the prompt. A chunk has no output, so nothing is dropped, and any question can follow it. */
   double *last = numbers(m.hidden), *logits = numbers(m.vocabulary);
   size_t read = 0;
   if (fork > 0 && fork < count) {

@@ -61,7 +61,7 @@ class Sequence:
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
     def forward(self, ids, phase, outputs, fused):
-        """Computes a step. Returns the last token's hidden state after all layers of the step."""
+        """Computes a step. Returns the last token's hidden state after all layers of the step, or None if the last layer has no rows."""
         c, known = self.c, self.session.state.known
         heads, kv_heads, head_dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         self.ids[known : known + len(ids)] = ids

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every flag of the program, in one file, because the parser's header takes long to compile.
+// All flags of the program are in this one file, because the parser's header takes long to compile.
 #include "command_line.hpp"
 
 #include <algorithm>
@@ -90,10 +90,10 @@ CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const s
   return app.add_option_function<std::string>(names, read, help);
 }
 
-/// At most 16 threads per processor. More gain nothing, and the OpenMP library ends the program if it cannot start its threads.
+/// At most 16 threads per processor. More threads gain nothing, and the OpenMP library ends the program if it cannot start its threads.
 number_range<int> thread_range() { return {1, 16 * omp_get_num_procs()}; }
 
-/// The flag may be given several times, with one value each. A value in brackets is taken as it is.
+/// Lets a flag be given several times, with one value each. A value in brackets is taken as it is.
 CLI::Option* repeatable(CLI::Option* option) { return option->take_all()->expected(1)->allow_extra_args(false); }
 
 /// Moves these options into the group that the short page of help shows.
@@ -719,7 +719,8 @@ std::vector<const CLI::App*> commands_of(const CLI::App& program) {
   return program.get_subcommands([](const CLI::App*) { return true; });
 }
 
-/// The number of letters to insert, delete, replace or swap with a neighbour, to turn one name into the other.
+/// Returns the least number of edits that turn one name into the other. An edit inserts, deletes or replaces a letter, or swaps two
+/// neighbours.
 std::size_t edits_between(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> edits(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i)
@@ -767,7 +768,7 @@ std::string with_flag_suggestion(const CLI::App& command, const std::string& typ
 /// The only topic of `lazyprune help` that is not a command.
 constexpr const char* pruning_topic = "pruning";
 
-/// `lazyprune help`: the page of the program, of a command, or of the pruning flags.
+/// Does the work of `lazyprune help`: prints the page of the program, of a command, or of the pruning flags. Returns the exit code.
 int show_help(const CLI::App& program, const std::string& topic, const policy_registry& policies) {
   if (topic.empty()) {
     std::cout << help_page(program, page_kind::common);

@@ -11,7 +11,7 @@ class policy_registry;
 
 namespace program {
 
-/// A command with its arguments, ready to run. Returns the exit code of the program.
+/// A command with its arguments, ready to run. A call runs the command and returns the exit code of the program.
 using action = std::function<int()>;
 
 /// Returns the action that the arguments ask for. Throws `error` if they are wrong. The registry must outlive the action.

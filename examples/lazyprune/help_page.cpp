@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t page_width = 100, label_columns = 28, command_columns = 12;
 
-/// The words in lines of at most `page_width` columns. The first line begins at column `at`, the others at column `indent`.
+/// Returns the text's words in lines of at most `page_width` columns. The first line begins at column `at`, the others at column `indent`.
 std::string filled(std::string_view text, std::size_t at, std::size_t indent) {
   std::string lines;
   bool begins = true;
@@ -68,7 +68,7 @@ std::string rows_of(const option_list& all, page_kind kind) {
   return rows;
 }
 
-/// The long names alone.
+/// Returns one long name of each option, its last.
 std::string names_of(const option_list& all) {
   std::string names;
   for (const CLI::Option* option : all) names.append(names.empty() ? "--" : ", --").append(option->get_lnames().back());
@@ -84,7 +84,7 @@ std::string usage_of(const CLI::App& command) {
   return usage + " [OPTIONS]";
 }
 
-/// Each name with its keys.
+/// Lists the parts of one kind below the heading: each name with its keys.
 template <class Any>
 std::string parts_of_a_kind(const char* heading, const parts_of_a_kind<Any>& known) {
   std::string rows = std::string("\n") + heading + ":\n";

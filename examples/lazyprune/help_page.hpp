@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The pages of help, at most 100 columns wide. The options that a newcomer needs are in `common_group`; each other option is in the group
-// of its topic. The short page shows `common_group` alone, and `--help-all` shows all groups.
+// of its topic. The short page describes only `common_group`, and `--help-all` describes all groups except `pruning_group`.
 #pragma once
 
 #include <string>

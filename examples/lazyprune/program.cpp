@@ -23,7 +23,7 @@ namespace program {
 namespace {
 
 #if defined(__x86_64__) && defined(__AVX2__)
-/// Runs before main and the constructors of globals, because those use AVX2 too.
+/// Runs before the constructors of globals and before main, because both use AVX2.
 __attribute__((constructor(101), target("no-avx"))) void check_processor() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return;
@@ -34,8 +34,8 @@ __attribute__((constructor(101), target("no-avx"))) void check_processor() {
 }
 #endif
 
-/// Opens /dev/null for each closed standard descriptor, so that a file opened later does not become stdout or stderr. The mode is the wrong
-/// one on purpose: reads and writes still fail.
+/// Opens /dev/null for each closed standard descriptor, so that a file opened later does not become stdout or stderr. stdin is opened for
+/// writing, stdout and stderr for reading: reads from stdin and writes to the others still fail.
 void fill_closed_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor)
@@ -55,7 +55,7 @@ int complain(const error& problem) { return complain(problem.what(), exit_code_o
 
 int run_program(int argc, char** argv, const policy_registry& policies) {
   fill_closed_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit fails instead
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails, and does not end the program
   remove_files_when_ended();
   const error too_little("memory", "", "enough memory for the model and its KV cache", "too little", error_code::no_memory);
   try {

@@ -15,7 +15,8 @@ class policy_registry;
 
 namespace program {
 
-/// Runs the command in the arguments. Flags may name the policies in `policies`. Returns the exit code; an error is one line on stderr.
+/// Runs the command in the arguments. Flags may name the policies in `policies`. Prints an error as one line on stderr. Returns the exit
+/// code.
 int run_program(int argc, char** argv, const policy_registry& policies);
 
 }  // namespace program

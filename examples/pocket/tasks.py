@@ -74,7 +74,7 @@ def multi_doc(r, n, fill, q):
 
 
 def profile(r, n, fill, q):
-    """The answer has several facts, so later answer tokens need tokens of the document that the first one did not need."""
+    """The answer has several facts, so later answer tokens need tokens of the document that the first answer token did not need."""
     instr, doc, _ = None, None, None
     n = min(n, len(FIRST)); who = names(r, n); keys = list(ATTR); facts = []; parts = []
     for i, w in enumerate(who):
@@ -94,7 +94,7 @@ def profile(r, n, fill, q):
 
 
 def summary(r, n, fill, q):
-    """Each chapter leads to another one. The answer lists topics in this order, and each topic is found by the one before it."""
+    """Each chapter leads to another one. The answer follows these links, so the document tells each topic by the topic before it."""
     n = min(n, len(TOPIC)); t = r.sample(TOPIC, n)
     order = list(range(n - 1)); r.shuffle(order)
     doc = pad(r, [f"the chapter on {t[i]} leads to {t[i + 1]} ." for i in order], fill)

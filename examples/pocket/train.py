@@ -98,8 +98,8 @@ def warm_start(m, const=4.0, sharp=6.0, gain=2.5, copy=4.0):
     for l, (ks, qs) in {1: ((1, 2), (1, 0, 2, 1)), 2: ((3, 4), (3, 2, 4, 3)), 3: ((0, 0), (4, 3, 2, 1))}.items():
         for i, j in enumerate(ks): put(m.blocks[l].k.weight, i, j)
         for i, j in enumerate(qs): put(m.blocks[l].q.weight, i, j)
-    # Heads whose query is a token j places back, and whose keys are tokens j + 1 places back, find what followed the same token earlier. Those
-    # heads begin as heads that copy.
+    # In heads 1 and 3 of layers 1 and 2, the query is the token j places back, and the keys are the tokens j + 1 places back. Such a head finds
+    # the token that followed an earlier occurrence of the same token. So these heads begin as heads that copy the token that they find.
     A = torch.linalg.qr(torch.randn(DIM, DIM))[0]
     e = m.emb.weight.clone(); e[:, 0] = 0
     m.head.weight.copy_(e @ A.T * 0.05)

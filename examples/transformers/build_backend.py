@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Builds the package with scikit-build-core, which builds the shared library with CMake. The C++ headers are outside of this folder, so an sdist
-gets copies of them."""
+"""Builds the package with scikit-build-core, which builds the shared library with CMake. The library's sources and the
+license lie outside this folder, so an sdist gets copies of them."""
 
 import contextlib
 import pathlib

@@ -3,8 +3,8 @@
 //
 // The allowed error is derived as follows. In any order of additions, a float sum of K terms differs from the exact sum by its roundings.
 // Each rounding is at most u = 2^-24 of a partial sum, and goes up as often as down. So an error above 6 sqrt(K) u sum|terms| is
-// practically impossible (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). `extra` counts the other
-// roundings of an operation.
+// practically impossible (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). The parameter `extra` of
+// `rounding` is the number of other roundings in an operation.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -27,8 +27,8 @@ using lazyprune::tensor;
 
 using oracle = reference<double>;
 
-/// Returns the activations as the backend multiplies them: rounded to bf16 if the weights are bf16 and the backend's products of such
-/// weights take only bf16.
+/// Returns the activations as the backend multiplies them. They are rounded to bf16 if the weights are bf16 and the backend multiplies such
+/// weights only with bf16.
 template <class Backend>
 std::vector<float> as_multiplied(const Backend& backend, std::vector<float> x, dtype weights) {
   if constexpr (requires { backend.rounds(); })
@@ -78,7 +78,7 @@ struct product_sums {
   }
 };
 
-/// Updates the largest error so far, in units of the allowed error. NaN stays.
+/// Updates `worst`, the largest error so far in units of the allowed error. If it was NaN once, it stays NaN.
 inline void note(double& worst, double error, double allowed) {
   if (!std::isnan(worst) && !(std::abs(error) <= worst * allowed)) worst = std::abs(error) / allowed;
 }
@@ -355,9 +355,9 @@ struct attention_case {
   lazyprune::attention_variant variant = {};
 };
 
-/// Returns the variant of a case. In turn, cases have no variant, a window, or a soft cap. Some cases combine a window, a soft cap and a
-/// scale. The width of a window is 1, is near the size of a tile, a block or a strip, or exceeds all positions. Positions have gaps, so a
-/// window usually has fewer tokens than its width.
+/// Returns the variant of a case. The cases take turns: the first has no variant, the second has a window, and the third has a soft cap.
+/// Some cases with a soft cap also have a window, and some cases of both kinds also have a scale. The width of a window is 1, is near the
+/// size of a tile, a block or a strip, or exceeds all positions. Positions have gaps, so a window usually has fewer tokens than its width.
 inline lazyprune::attention_variant variant_of(std::size_t number) {
   const std::size_t windows[] = {1, 2, 12, 31, 64, 65, 100, 255, 512, 513, 700, 100000};
   const std::size_t i = number / 3;
@@ -394,7 +394,8 @@ inline std::vector<attention_case> attention_cases() {
   return cases;
 }
 
-/// The definition of attention in double: the probabilities that one head of a row gives to the active tokens, and which of them it sees.
+/// One head's attention for one row, computed by the definition in double: the probability of each active token, and whether the row sees
+/// the token.
 struct exact_row {
   std::vector<double> probability;
   std::vector<bool> sees;
@@ -462,8 +463,8 @@ void attention() {
             magnitudes[e] += std::abs(term);
           }
         // A score has the error of its sum, and other roundings: the scale, the difference to the largest score and, with a cap, the
-        // quotient by the cap and a tanh of 8 u. The exp passes this error on to the probability. The probability adds the exp's own 4 u, a
-        // sum and a quotient. Each block rescales the earlier sums, which adds 3 u.
+        // quotient by the cap and a tanh of 8 u. The exp passes this error on to the probability. The probability also has the exp's own
+        // 4 u, and the roundings of a sum and a quotient. Each block rescales the earlier sums, which adds 3 u.
         const double score_off = rounding(d, c.variant.soft_cap != 0 ? 14 : 4) * exact.most_terms;
         const double relative = std::expm1(2 * score_off) + rounding(c.active, 8 + 3 * static_cast<double>(c.active) / 256);
         for (std::size_t e = 0; e < d; ++e) note(worst_out, out(r, h * d + e) - sums[e], relative * magnitudes[e]);
@@ -837,7 +838,7 @@ void misfits() {
 
 /// Calls PART(name, function) for every part of the contract. The function is a template over the type of the backend.
 #define LAZYPRUNE_CONTRACT(PART)                                                                              \
-  PART("matrices with a row reader give what the same numbers in memory give", readers)                       \
+  PART("a matrix with a row reader gives the same results as a matrix in memory", readers)                    \
   PART("products with stacked weights, with and without a bias, stored or added", products)                   \
   PART("gated products", gated_products)                                                                      \
   PART("gates of huge numbers are 0 or the number itself, never NaN", gates_at_both_ends)                     \

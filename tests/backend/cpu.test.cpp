@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests what cpu promises beyond the contract of every backend (tensor_backend.test.cpp). Results are the same bits for any number of
-// threads, with all instruction sets. Scratch memory is kept.
+// Tests what cpu promises beyond the contract of every backend (tensor_backend.test.cpp). With each instruction set, results have the same
+// bits for any number of threads. AVX-512 gives the bits of AVX2. Scratch memory is kept.
 #include <lazyprune/backend/cpu.hpp>
 
 #include <doctest/doctest.h>
@@ -81,7 +81,7 @@ TEST_CASE("results have the same bits for any number of threads" ON_EVERY_PATH) 
     }
 }
 
-TEST_CASE("AVX-512 gives the bits of AVX2, and so do the paths above it with `exact`, for all types of weights and caches") {
+TEST_CASE("AVX-512, and with `exact` also AVX512-BF16 and AMX, give the bits of AVX2 for all types of weights and caches") {
   for (const isa path : every_isa) {
     if (path < isa::avx512 || !has(path)) continue;
     CAPTURE(std::string(name_of(path)));
@@ -93,7 +93,7 @@ TEST_CASE("AVX-512 gives the bits of AVX2, and so do the paths above it with `ex
   }
 }
 
-TEST_CASE("scratch grows to the largest operation and stays" ON_EVERY_PATH) {
+TEST_CASE("scratch memory grows to what the largest operation needs, and stays allocated" ON_EVERY_PATH) {
   tested_cpu backend({.threads = 2});
   CHECK(backend.bytes() == 0);
   for (const dtype as : {dtype::f32, dtype::bf16}) everything_computed(backend, 300, as);

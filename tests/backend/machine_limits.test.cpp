@@ -12,7 +12,7 @@
 
 namespace {
 
-/// A folder that stands for the root folder, as a process in these control groups sees it.
+/// A folder that stands for the root folder of a process in the control groups `groups`.
 struct emulated_root : lazyprune_test::temporary_folder {
   explicit emulated_root(const std::string& groups) { put("proc/self/cgroup", groups); }
   emulated_root& put(const std::string& name, const std::string& text) {

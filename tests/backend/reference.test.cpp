@@ -43,13 +43,13 @@ TEST_CASE("a product is stored, with and without a bias, or added to earlier num
 
 TEST_CASE("packing as bf16 rounds; packing as f32 does not") {
   backend b;
-  const stored part({1.00390625f, 3.0f}, 1, 2, dtype::f32);  // 1 + 2^-8: half way, so rounded down to even
+  const stored part({1.00390625f, 3.0f}, 1, 2, dtype::f32);  // 1 + 2^-8 is half way between two bf16 numbers; 1 is the even one
   CHECK(b.pack(only(part), dtype::f32).row(0)[0] == 1.00390625);
   CHECK(b.pack(only(part), dtype::bf16).row(0)[0] == 1.0);
   CHECK(b.pack(only(part), dtype::bf16).row(0)[1] == 3.0);
 }
 
-TEST_CASE("a gated product is silu of the first half, times the second half") {
+TEST_CASE("a gated product with silu is silu(x gate^T), times x up^T") {
   backend b;
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   const auto bias = b.load(only(stored({0, 1}, 1, 2, dtype::f32)));
@@ -60,7 +60,7 @@ TEST_CASE("a gated product is silu of the first half, times the second half") {
   CHECK(std::abs(out(0, 0) - 7 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
 }
 
-TEST_CASE("a gated product is GELU of the first half, by the definition with tanh, times the second half") {
+TEST_CASE("a gated product with gelu_tanh is GELU(x gate^T), by the definition with tanh, times x up^T") {
   backend b;
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   guarded<double> out(1, 1);
@@ -86,13 +86,13 @@ TEST_CASE("rms_norm divides by the root of mean square plus epsilon; 3 and 4 hav
   CHECK(std::abs(out(0, 1) - 8) <= 16 * tiny);
 }
 
-TEST_CASE("rotation to position 1 turns the pairs half a head apart by a quarter, in each head, but not a pair of frequency 0") {
+TEST_CASE("rotate turns pairs that are half a head apart: a quarter turn for frequency pi / 2 at position 1, none for frequency 0") {
   backend b;
   const std::vector<double> frequencies{std::numbers::pi / 2, 0};
   const auto rope = b.make_rope(frequencies, 2.0, 3);
   guarded<double> x = row({1, 2, 3, 4, 5, 6, 7, 8});
   b.rotate(x.view(), 4, std::vector<position>{1}, rope);
-  const std::vector<double> expected{-6, 2, 2, 4, -14, 6, 10, 8};  // (a, b) -> 2 (-b, a) and (a, b)
+  const std::vector<double> expected{-6, 2, 2, 4, -14, 6, 10, 8};  // first pair: (a, b) -> 2 (-b, a); second pair unchanged
   for (std::size_t i = 0; i < 8; ++i) CHECK(std::abs(x(0, i) - expected[i]) <= 16 * tiny);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("attention can have a window of positions, another scale and a soft ca
   guarded<double> out(2, 1);
   guarded<float> probe(2, 4);
   attention_rows what{{1, 1, 1}, rows, active, slots};
-  what.variant.window = 2;  // 7 sees itself alone, since 6 is not active; 9 sees 8 and 9
+  what.variant.window = 2;  // token 7 sees only itself, because 6 is not active; token 9 sees 8 and 9
   b.attend(q.view(), kv, what, out.view(), {probe.view().data, 2, probe.view().stride});
   CHECK(out(0, 0) == 20);
   CHECK(probe(0, 0) == 0.0f);
@@ -141,7 +141,7 @@ TEST_CASE("attention can have a window of positions, another scale and a soft ca
   CHECK(probe(1, 1) == 0.0f);
   CHECK(probe.untouched());
 
-  what.variant = {.scale = 0.5, .soft_cap = 3, .window = 6};  // 7 sees 2 and itself, with the scores 7.5 and -2.5
+  what.variant = {.scale = 0.5, .soft_cap = 3, .window = 6};  // token 7 sees 2 and itself, with the scores 7.5 and -2.5
   b.attend(q.view(), kv, what, out.view(), {});
   const double difference = 3 * std::tanh(2.5) - 3 * std::tanh(-2.5 / 3);
   CHECK(std::abs(out(0, 0) - (20 - 10 / (1 + std::exp(-difference)))) <= 64 * tiny);

@@ -103,7 +103,7 @@ void append(Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_vi
   backend.put(kv, slots, k, v);
 }
 
-/// Some tokens of a sequence in a cache: the active tokens, their slots, and the tokens that are rows of the queries.
+/// A sequence in a cache: its active tokens, their slots, and the active tokens that have queries (`rows`).
 struct attention_sample {
   enum class layout { run, late_run, scattered };
 
@@ -163,10 +163,12 @@ struct attention_sample {
   std::vector<float> v;  // (total, kv_heads * head_dim)
 };
 
-/// few_against_many computes attention of all rows in one call, and then of `few_rows` rows in each call. It returns the largest difference
-/// between the two results. Values and scores are up to 5, and each of the two results has some hundred roundings of 2^-24. So the allowed
-/// difference is `together_or_not`.
+/// The largest difference that few_against_many may return. Values and scores are up to 5, and each of the two results has some hundred
+/// roundings of 2^-24.
 inline constexpr double together_or_not = 2e-5;
+
+/// Computes attention of all rows in one call, and then of `few_rows` rows in each call. Returns the largest difference between the two
+/// results.
 template <class Backend>
 double few_against_many(Backend& backend, const attention_sample& s, std::size_t few_rows) {
   const std::size_t rows = s.rows.size();

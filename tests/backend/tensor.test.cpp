@@ -58,7 +58,7 @@ TEST_CASE("a float is rounded to the nearest bf16 number, ties to even") {
   CHECK(wrong == 0);
   CHECK(bf16_of_float(std::numeric_limits<float>::max()) == 0x7f80);  // rounds to infinity
   CHECK(bf16_of_float(-inf) == 0xff80);
-  CHECK(std::isnan(float_of_bf16(bf16_of_float(std::bit_cast<float>(0x7f80'0001u)))));  // a payload that truncation would lose
+  CHECK(std::isnan(float_of_bf16(bf16_of_float(std::bit_cast<float>(0x7f80'0001u)))));  // truncation would turn this NaN into infinity
 }
 
 TEST_CASE("some numbers of an unaligned tensor are widened") {

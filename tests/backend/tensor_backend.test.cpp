@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The contract of every backend, for the backends in host memory.
+// Tests the contract of every backend with the two backends in host memory: reference and cpu.
 #include <lazyprune/backend/tensor_backend.hpp>
 
 #include <doctest/doctest.h>

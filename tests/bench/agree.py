@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests bench/others/agree.py with the bundled model: agree.py PROGRAM MODEL. Fake peers that answer as the program does replace transformers and
-llama.cpp."""
+"""Tests bench/others/agree.py with the bundled model: agree.py PROGRAM MODEL. Fake peers take the place of transformers and
+llama.cpp. They give the program's own answers, unless a test changes them."""
 import contextlib
 import functools
 import importlib.util
@@ -65,7 +65,7 @@ def other_greedy(at, gap):
 
 
 def run(kinds, model=MODEL, *flags):
-    """The exit code, the cells (check, with, result) of each row, and the lines after the table."""
+    """Runs agree.py. Returns its exit code, a dictionary from the checks in its table to their results, and the lines after the table."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         code = agree.main(["--program", PROGRAM, *flags, model], kinds)
     lines = out.getvalue().splitlines()
@@ -141,7 +141,7 @@ class Agree(unittest.TestCase):
     def test_end_tokens(self):
         """Our end tokens must include all of transformers'; more are allowed."""
         report = agree.Program(PROGRAM, MODEL).report
-        report = {**report, "tokenizer": {**report["tokenizer"], "end_of_generation": [2, 7]}}  # one more than its config names
+        report = {**report, "tokenizer": {**report["tokenizer"], "end_of_generation": [2, 7]}}  # the model's config names only id 2
         for theirs, code in (([2, 7], 0), ([2], 0), ([], 0), ([2, 5], 2)):
             with self.subTest(theirs=theirs), mock.patch.object(Same, "ends", lambda peer: theirs), mock.patch.object(agree.Program, "report", report):
                 found, rows, _ = run((Same, Same))
@@ -176,7 +176,7 @@ class Agree(unittest.TestCase):
             self.assertIn("ours its end, theirs '<assistant>'", rows["rendered chats"])
 
     def test_models_that_cannot_be_run(self):
-        """Such a model must not be loaded: transformers would make up missing weights, of any size."""
+        """A peer must not load a model without weights, because transformers would make them up, nor a model that does not fit into memory."""
         report = agree.Program(PROGRAM, MODEL).report
         for parameters, said in ((0, "not tried, the file has no weights"), (10**15, "not tried, float32 takes 8000000.0 GB, ")):
             changed = {**report, "totals": {**report["totals"], "parameters": parameters}}

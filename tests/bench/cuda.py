@@ -153,7 +153,8 @@ class Run(unittest.TestCase):
         self.assertIn("- tests: not run on it at this commit\n", page)
         self.assertIn("\n| 16 | drawn | ", page)
 
-        # An existing table is not measured again. The next one does not fit into memory, and the last one fails.
+        # The program now fails. The first run needs no program, because its tables exist. In the second run, new tables do not fit into memory.
+        # In the third run, the program fails for another reason.
         broken = self.path("broken")
         written(broken, "#!/bin/sh\necho 'lazyprune: cuda: weights: expected 8 bytes, found cudaErrorMemoryAllocation: out of memory' >&2; exit 3\n", 0o755)
         flags.update(PROGRAM=broken)
@@ -170,7 +171,7 @@ class Run(unittest.TestCase):
 
 
 class Beside(unittest.TestCase):
-    """The sections of report.py about other measurements of portable.sh (beside.py)."""
+    """Tests beside.py, which writes the sections of report.py about portable.sh's measurements other than the tables."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -180,7 +181,7 @@ class Beside(unittest.TestCase):
         written(os.path.join(self.folder.name, name), value if isinstance(value, str) else json.dumps(value))
 
     def profile(self, blocks):
-        """ncu's output for the last three kernels of one layer, then for whole layers. Kernel i of a block of n rows takes n * i ns."""
+        """Writes a log like ncu's: the last three kernels of a layer, then all kernels of a layer for each block. Kernel i of n rows takes n * i ns."""
         names = {"norm": "norm_rows<float>", "round": "round_rows", "rotate": "rotate_rows", "put": "put_rows", "attention": "attend_tensor<128>",
                  "gate": "gate_rows", "product": "nvjet_tss"}
         kernels = [(names[name.split()[0].rstrip(",")], n, n * i) for n in blocks for i, name in enumerate(beside.LAYER, 1)]
@@ -264,7 +265,7 @@ class Portable(unittest.TestCase):
     def test_correct(self):
         tests = self.path("tests")
         written(tests, '#!/bin/sh\ncase $1 in */memory.test.cpp) echo it failed; exit 1 ;; esac\necho "$1"\n', 0o755)
-        program = self.path("program")  # on the GPU its rounded answers differ and its exact ones do not
+        program = self.path("program")  # without --exact, its answers on the GPU and on the CPU differ
         written(program, '#!/bin/sh\ncase "$*" in *--exact*) ;; *cuda*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
         result = self.portable("correct", "--out", self.folder.name, "--program", program, "--tests", tests, "--steps", "tests,sanitizer,smoke")
         self.assertEqual(result.returncode, 0, result)
@@ -279,7 +280,7 @@ class Portable(unittest.TestCase):
         self.assertEqual(steps["tests.backend_cuda_products"]["code"], 0)
         self.assertEqual(steps["tests.backend_cuda_memory"]["code"], 1)
         self.assertIn("tests.backend_cuda_memory: code 1, ", result.stdout)
-        self.assertNotIn("tests.backend_cuda_device", steps)  # tests the emulated device itself
+        self.assertNotIn("tests.backend_cuda_device", steps)  # device.test.cpp tests the emulated device itself
         self.assertEqual(len([step for step in steps if step.startswith("sanitizer.")]), 8)
         with open(self.path("read/correct/tests.backend_cuda_products.log"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "--source-file=*/tests/backend/cuda/products.test.cpp\n")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// examples/c_library/engine.c
+// Tests examples/c_library/engine.c.
 #include "engines.hpp"
 
 using namespace engines;
@@ -15,8 +15,8 @@ TEST_CASE("the engine in C keeps the same tokens as the program") {
     return policy == 0 ? std::vector<way>(ways.begin(), ways.end()) : std::vector<way>{ways[1]};
   });
 
-  // These scorers read other evidence: a window of queries, values, keys, nothing, and the attention of every layer. A fused engine shows
-  // queries and keys instead of probabilities.
+  // The next scorers need other evidence, in this order: the attention of several queries, values, keys, no evidence, and the attention in
+  // every layer. A fused engine shows queries and keys instead of probabilities.
   const temporary_folder files;
   const std::string ids = prompts_as_ids().front();
   write_ids(files / "ids", ids);

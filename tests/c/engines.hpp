@@ -21,14 +21,14 @@ namespace engines {
 
 using json = nlohmann::json;
 
-/// Returns how many tokens of each prompt are read: those at its end, because whole prompts take minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS
-/// overrides this number.
+/// Returns how many tokens of each prompt are read. The engines read only the end of each prompt, because whole prompts take minutes.
+/// $LAZYPRUNE_TEST_PROMPT_TOKENS overrides this number.
 inline std::size_t prompt_tokens() {
   const char* given = std::getenv("LAZYPRUNE_TEST_PROMPT_TOKENS");
   return given ? std::stoul(given) : 120;
 }
 
-/// Returns the token ids, with commas between them, of two prompts of each of five tasks (four in full mode).
+/// Returns two prompts (four in full mode) of each of five tasks. Each prompt is its token ids with commas between them.
 inline std::vector<std::string> prompts_as_ids() {
   std::string requests;
   for (const char* task : {"single_doc_qa", "multi_doc_qa", "passage_retrieval", "few_shot", "code_completion"}) {
@@ -52,7 +52,7 @@ inline std::vector<std::string> prompts_as_ids() {
   return all;
 }
 
-/// The way to read the prompt, as arguments of the engines.
+/// How an engine reads the prompt, as arguments of its command line.
 using way = std::vector<std::string>;
 inline const std::array<way, 4> ways{way{}, way{"chunk", "37"}, way{"fork", "90"}, way{"chunk", "23", "fork", "61"}};
 inline constexpr const char* tokens = "4";
@@ -81,7 +81,8 @@ inline void compare_with(const std::vector<lazyprune::step_trace>& expected, con
   CHECK(comparison.alike);
 }
 
-/// Runs `engine(run)` on every prompt, in each of the ways that `ways_of(prompt, policy)` returns.
+/// Compares an engine with the program, on every prompt and with every policy. `ways_of(prompt, policy)` returns the ways in which the
+/// engine reads this prompt; both arguments are indices. `engine(run)` runs the engine once.
 template <class Engine, class Ways>
 void same_kept_sets(const std::vector<std::string>& policies, const Engine& engine, const Ways& ways_of) {
   const temporary_folder files;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests of the C library against its header. Each C session is compared with a C++ session that gets the same calls.
+// Tests what the header of the C library promises. `pair_of_sessions` makes the same calls on a C session and a C++ session, and compares
+// the results.
 #include <lazyprune/c/lazyprune.h>
 
 #include <doctest/doctest.h>
@@ -41,7 +42,7 @@ void ok(lazyprune_status status) {
   REQUIRE(std::string(status.message).empty());
 }
 
-/// The status as "CODE MESSAGE".
+/// Returns the status as "CODE MESSAGE".
 complaint_line said(lazyprune_status status) { return {status.code, status.message, std::to_string(status.code) + " "}; }
 
 session_handle make(const char* policy, const lazyprune_registry* registry = nullptr) {
@@ -141,7 +142,7 @@ class pair_of_sessions {
     return {session_handle(other), cpp_.clone()};
   }
 
-  /// Runs a step of `depth` layers. If these are not all layers, the step is abandoned.
+  /// Runs the first `depth` layers of a step. If the step has more layers, it is then abandoned.
   void step(const step_request& request, layer_id depth = layers) {
     lazyprune_request r = LAZYPRUNE_REQUEST;
     r.phase = static_cast<std::uint32_t>(request.phase);
@@ -349,7 +350,7 @@ TEST_CASE("a custom scorer and schedule are chosen by name") {
     std::size_t calls = 0, last_known = 0;
     std::vector<std::uint32_t> layers;
   };
-  // A copy of the library's last_query_attention and stages 2:0.5,4:0.5.
+  // The scorer does the same as last_query_attention, and the schedule does the same as --stages 2:0.5,4:0.5.
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   seen user;
   scorer.wants = LAZYPRUNE_ATTENTION;
@@ -392,13 +393,13 @@ TEST_CASE("a custom scorer and schedule are chosen by name") {
   options.layers = layers;
   lazyprune_session* none = nullptr;
   CHECK(said(lazyprune_session_create(nullptr, "custom --scorer mine", &options, &none)) ==
-        complaint_at("--scorer", {", found mine"}));  // not in this registry
+        complaint_at("--scorer", {", found mine"}));  // null: the library's own parts
   CHECK(none == nullptr);
 }
 
 namespace {
 
-/// Sums all numbers that are shown. A wrong number would therefore change the kept tokens.
+/// Scores each token with a sum of the numbers that are shown for it. Wrong numbers would therefore change the kept tokens.
 void sum_of(const lazyprune_shown* shown, float* scores) {
   const lazyprune_evidence* e = shown->evidence;
   for (std::size_t i = 0; i < shown->active; ++i) {
@@ -493,7 +494,8 @@ TEST_CASE("a custom scorer is shown the same evidence as a C++ scorer") {
 }
 
 TEST_CASE("engines may show queries and keys instead of probabilities") {
-  // The attention of two queries, computed by hand. The query before the last does not see the last token.
+  // The C session is shown the queries and keys. The C++ session is shown the probabilities that query_attention computes from them. The
+  // first of the two queries does not see the last token.
   session_handle session = make("custom --scorer window_attention:window=2,kernel=1 --stages 1:0.5");
   lazyprune_request request = LAZYPRUNE_REQUEST;
   request.tokens = 6;
@@ -758,7 +760,7 @@ TEST_CASE("wrong policies and options are refused") {
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == complaint_at("schedule: keep", {", found null"}));
 }
 
-TEST_CASE("a schedule with `after` is called only after those layers, and may be used in a model with sliding windows") {
+TEST_CASE("a schedule with `after` is called only after the layers listed there, and may be used in a model with sliding windows") {
   static std::vector<std::uint32_t> asked;
   const registry_handle registry = new_registry();
   lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
@@ -813,8 +815,8 @@ TEST_CASE("a schedule with `after` is called only after those layers, and may be
 
 namespace {
 
-/// Enters and leaves the first `depth` layers of a step, with the attention of one head, and finishes the step. Returns the status text of
-/// the first failing call.
+/// Enters and leaves the first `depth` layers of a step, with the attention of one head, and finishes the step. Returns which call failed
+/// first, with its status. If no layer's call fails, returns the status of lazyprune_step_finish.
 std::string walk(lazyprune_session* session, std::uint32_t depth, const std::vector<float>& attention) {
   for (std::uint32_t l = 0; l < depth; ++l) {
     lazyprune_plan plan = LAZYPRUNE_PLAN;
@@ -950,7 +952,7 @@ TEST_CASE("a callback that fails ends the step with its error, and drops nothing
   CHECK(step_of(make("custom --stages 1:0.5 --scorer mine", registry.get()).get(), 9) == "leave 0: 7 scorer: mine: failed with code 7");
 }
 
-TEST_CASE("destroy is called once, when the registry and the last session with the callback are freed") {
+TEST_CASE("destroy is called once, when the registry and all sessions with the callback have been freed") {
   int destroyed = 0;
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   scorer.user = &destroyed;
@@ -1040,7 +1042,7 @@ TEST_CASE("an error about evidence that is not finite names the token's position
   CHECK(leave(attention, by_keys(999, 4 * kv_heads * head_dim)) ==
         complaint_at("query_attention: key of the token at position 4", {", found inf"}));
 
-  // If the engine asks for the check, numbers that are not attention are refused.
+  // With LAZYPRUNE_CHECK_ATTENTION, numbers that cannot be attention are refused.
   CHECK(leave(attention, in_data(0, 1.0f / 8), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
   CHECK(leave(window, in_data(0, 1.0f / 7), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
   CHECK(leave(attention, in_data(8, 2.5f), LAZYPRUNE_CHECK_ATTENTION) == complaint_at("evidence: data", {", found 3.375", "head 1"}));
@@ -1066,7 +1068,7 @@ TEST_CASE("an error about evidence that is not finite names the token's position
         complaint_at("options: checks", {"1 (attention)", ", found 2"}, LAZYPRUNE_UNSUPPORTED));
 }
 
-TEST_CASE("tokens with a score of +infinity stay within the budget, and NaN is lowest") {
+TEST_CASE("tokens with a score of +infinity do not exceed the budget, and NaN counts as the lowest score") {
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   scorer.wants = LAZYPRUNE_NOTHING;
   scorer.score = [](void*, const lazyprune_shown* shown, float* scores) -> std::int32_t {
@@ -1132,7 +1134,7 @@ TEST_CASE("abandon loses revived rows that were not saved again") {
   std::uint32_t depth = 0;
   ok(lazyprune_step_begin(s, &request, &depth));
   const std::vector<float> attention(200, 0.5f);
-  CHECK(walk(s, 3, attention).starts_with("2 session: finish: "));  // layers 0 to 2 are left; revived rows are carried
+  CHECK(walk(s, 3, attention).starts_with("2 session: finish: "));  // only layers 0 to 2 have run; layer 2 revived rows
   const auto before = tokens_of(s);
   ok(lazyprune_session_abandon(s));
   lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;

@@ -27,7 +27,7 @@ function(planted name)
 endfunction()
 target_compile_definitions(lazyprune.tests.c PRIVATE LAZYPRUNE_PLANTED="${CMAKE_CURRENT_BINARY_DIR}/planted")
 
-# The engine ignores stored tokens at the layers that have their keys.
+# The engine does not attend to a stored token at the layers that have the token's keys.
 set(attend_from "static void attend(const sequence* s,")
 set(attend_to "static int forgotten(const sequence* s, size_t layer, uint32_t t) {
   lazyprune_token token = LAZYPRUNE_TOKEN;

@@ -67,7 +67,7 @@ def drive(session, tokens, phase=lp.PREFILL, outputs=1, show=None):
     return active
 
 
-held = []  # every plan and its numbers, which must not change
+held = []  # every plan and its spills, with copies of their numbers; later calls must not change the originals
 
 
 def attention(plan, known):
@@ -96,7 +96,7 @@ def main():
     fails(1, "--policy", lambda: library.session("lazy", LAYERS), "lazyllm, ", "found lazy")
     fails(5, "--stages: 1:0.5", lambda: library.session("lazyllm --stages 1:0.5", LAYERS, attention_after=[2]), "after 2", "after 1")
 
-    # Reads a document, asks two questions in clones, rolls back, abandons a step, and adopts tokens.
+    # Reads a document, asks a question in a clone, rolls back, abandons a step, and adopts tokens. Then tests losses and take_over.
     scratch = library.scratch()
     document = library.session("lazyllm --stages 2:0.5", LAYERS, max_tokens=64, scratch=scratch)
     expect(document.chunk_layers() == 2, "a chunk's layers")
@@ -367,7 +367,7 @@ def main():
     fails(1, "--policy", lambda: library.session("\u00e9" * 2000, LAYERS), "lazyllm, ")
     fails(1, "registry: name", lambda: library.add_scorer("Mine", broken), "Mine")
 
-    # In a trace, chunks belong to the line of their prompt. An abandoned step is left out, and a fork goes on.
+    # In a trace, chunks belong to the line of their prompt. An abandoned step is left out. A clone of the session continues the trace.
     file = io.StringIO()
     session = library.session("lazyllm --stages 2:0.5", LAYERS)
     trace = session.trace(file)

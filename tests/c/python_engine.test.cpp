@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// examples/c_library/engine.py
+// Tests examples/c_library/engine.py.
 #include <skip.hpp>
 
 #include "engines.hpp"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Tests of the C library: its header, its functions, its symbols, and engines in C and Python that use it.
 
-set(engines FALSE) # engines are not run with sanitizers, which already check the library in the tests of its functions
+set(engines FALSE) # with sanitizers no engine is run: the tests of the library's functions already run with them
 if(TARGET c_engine AND TARGET lazyprune::program AND LAZYPRUNE_TEST_ALL)
   set(engines TRUE)
 endif()

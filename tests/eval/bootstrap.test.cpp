@@ -15,7 +15,7 @@ constexpr double scores[] = {0, 100, 50, 25, 100, 75, 0, 100, 10, 60};
 TEST_CASE("the interval of a mean") {
   CHECK(bootstrap{}(scores) == interval{27.5, 76.0});
   const interval few = bootstrap{.resamples = 100, .seed = 5}(scores);
-  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // rounded, because it is interpolated
+  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // only approximately equal, because interpolation rounds
   CHECK(few.high == doctest::Approx(75.7625).epsilon(1e-12));
 }
 

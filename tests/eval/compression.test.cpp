@@ -37,7 +37,7 @@ TEST_CASE("tokens before and after the context stay, and count towards the share
   CHECK(compressed(prompt, nats, {2, 5}, 0.75) == ids{10, 11, 12, 14, 15});
   CHECK(compressed(prompt, nats, {2, 5}, 0.6) == ids{10, 11, 14, 15});
   CHECK(compressed(prompt, nats, {2, 5}, 0.5) == ids{10, 11, 15});
-  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // these tokens exceed the share
+  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // more than the share, because tokens outside the context always stay
   CHECK(compressed(prompt, nats, {1, 3}, 0.7) == ids{10, 12, 13, 14, 15});
   CHECK(compressed(prompt, nats, {3, 3}, 0.1) == prompt);
 }
@@ -60,7 +60,7 @@ TEST_CASE("context_of finds the context among a prompt's tokens") {
   CHECK(context_of(all, "the chapter on gar", "ers .", *tokens) == token_range{5, 7});  // a word that is partly context is not context
   CHECK(context_of(all, "", "", *tokens) == token_range{0, 9});
   CHECK(context_of(all, "the chapter on gardens", " leads to rivers .", *tokens) == token_range{5, 5});
-  // Truncation removed the middle: the end of the first text and the beginning of the last.
+  // The prompt was truncated: it lacks the end of the text before the context, and the beginning of the text after it.
   CHECK(context_of(all, "the chapters", "to seas and rivers .", *tokens) == token_range{3, 7});
   CHECK(context_of(all, "the chapter on gardens leads to seas", "on gardens leads to rivers .", *tokens) == token_range{8, 8});
   // The three byte tokens of one character belong together. With tokenizer.json, all byte tokens in a row belong together.

@@ -10,7 +10,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("every metric agrees with the cases that have its name, for the best answer or for all answers") {
+TEST_CASE("score_of agrees with the cases of every metric, whether the metric takes the best answer or needs all answers") {
   std::size_t seen = 0;
   for (std::size_t m = 0; m < 12; ++m) {
     const auto metric = static_cast<eval_metric>(m);

@@ -49,7 +49,7 @@ void check_best(std::string_view metric, Score score) {
       else
         CHECK_THROWS_AS(score(c.prediction, answer, c.classes), lazyprune::error);
     }
-    // The score is a few products and quotients of numbers near 1. Their order may differ, so the rounding may, too.
+    // The score is a few products and quotients of numbers near 1. Their order may differ from Python's, and so may the rounding.
     if (c.value) CHECK(best == doctest::Approx(*c.value).epsilon(1e-14));
   }
 }

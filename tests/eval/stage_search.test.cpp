@@ -44,7 +44,7 @@ auto weighted(std::vector<double> weights) {
   };
 }
 
-/// Tries all stages on the grid. Returns the fewest rows among those that hold.
+/// Tries all stages on the grid. Returns the smallest share of rows among the stages that hold.
 template <class Evaluate>
 double least_rows(const stage_search& how, layer_id layers, Evaluate evaluate) {
   const double bound = evaluate(stages{}) - how.max_loss;
@@ -82,7 +82,7 @@ TEST_CASE("the search finds stages that leave each layer just what it needs") {
   CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // every second layer is tried first
 }
 
-TEST_CASE("a loss up to the bound is allowed, and the search finds the best stages on the grid, or nearly") {
+TEST_CASE("a loss up to the bound is allowed, and the share of rows is at most 0.03 above the smallest on the grid") {
   for (const std::vector<double>& weights : {std::vector<double>{4, 2, 1}, {1, 1, 1}, {0.5, 3, 0.2}, {2, 1, 0.5}, {8, 0, 3}})
     for (const double loss : {0.5, 1.0, 2.0}) {
       const stage_search how{.max_loss = loss};
@@ -107,7 +107,7 @@ TEST_CASE("a greedy first stage is softened if an exchange leaves fewer rows") {
   CHECK(result.trail[result.best].rows == doctest::Approx((1 + 0.7 + 2 * 0.21) / 4).epsilon(1e-12));
 }
 
-TEST_CASE("no stages are evaluated twice, or if they prune harder than stages that failed; the dense model comes first") {
+TEST_CASE("the dense model is evaluated first, no stages are evaluated twice, and stages that prune harder than failed ones are skipped") {
   std::vector<std::string> asked;
   const auto score = weighted({4, 2, 1, 1, 1});
   const stage_search_result result = stage_search{}(6, [&](const stages& when) {
@@ -131,7 +131,7 @@ TEST_CASE("no stages are evaluated twice, or if they prune harder than stages th
   CHECK(stage_search{}(6, score) == result);  // a second search gives the same result
 }
 
-TEST_CASE("the search uses no more stages than allowed, and finds the best of them, or nearly") {
+TEST_CASE("the search uses no more stages than allowed, and the share of rows is at most 0.01 above the smallest with so few stages") {
   const auto score = all_or_nothing({0.9, 0.63, 0.31});
   const auto stages_tried = [](const stage_search_result& result) {
     std::size_t most = 0;
@@ -166,7 +166,7 @@ TEST_CASE("a loss that the caller returns decides, whatever the score is") {
   CHECK(none.trail.size() > 1);
 }
 
-TEST_CASE("first_after says from which layer on stages can still hold when others have failed") {
+TEST_CASE("first_after says after how many layers a stage can still hold when other stages have failed") {
   const stage_search how, some{.after = std::vector<layer_id>{2, 5}};
   CHECK(how.first_after({{2, 0.9}}, 6) == 3);
   CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // stages with larger shares after this layer might hold
@@ -186,7 +186,7 @@ TEST_CASE("first_after says from which layer on stages can still hold when other
   CHECK(first == 5);
 }
 
-TEST_CASE("the search ends after a limit of evaluations, with the best found by then") {
+TEST_CASE("most_evaluations and `enough` limit the evaluations, and the result is the best found by then") {
   std::size_t asked = 0;
   const auto counted = [&](const stages&) { return ++asked, 100.0; };
   const stage_search_result result = stage_search{.most_evaluations = 5}(32, counted);
@@ -242,7 +242,7 @@ TEST_CASE("the Pareto front of rows and score") {
   CHECK(best_trades({}).empty());
 }
 
-TEST_CASE("shares that do not descend are refused") {
+TEST_CASE("shares that do not descend within (0, 1) are refused") {
   const auto any = [](const stages&) { return 100.0; };
   for (const std::vector<double>& shares :
        {std::vector<double>{0.5, 0.5}, {0.5, 0.7}, {1.0, 0.5}, {0.5, 0.0}, {std::numeric_limits<double>::quiet_NaN()}})

@@ -9,7 +9,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/
+/// Returns the text's FNV-1a hash (http://www.isthe.com/chongo/tech/comp/fnv/).
 constexpr std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf2'9ce4'8422'2325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100'0000'01b3u;
@@ -51,7 +51,7 @@ constexpr official longbench_official[] = {
 
 }  // namespace
 
-TEST_CASE("LongBench's prompts are exact copies") {
+TEST_CASE("the LongBench tasks have exact copies of LongBench's prompts, and its settings") {
   CHECK(std::size(longbench_official) == longbench_tasks.size());
   for (const official& expected : longbench_official) {
     CAPTURE(expected.name);

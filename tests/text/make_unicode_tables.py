@@ -45,7 +45,8 @@ inline namespace v0 {{
 namespace detail {{
 
 // clang-format off
-// Sets of characters: the places at which a set begins and ends, in turn, each as the distance from the previous place.
+// Each set of characters is stored as distances. Code points that are not in the set and code points that are in it come in turn: the first
+// number counts those before the set's first character, the second counts those in the set from there on, and so on.
 """)
 ignorable = lambda c: ("a" + c + SIGMA).lower()[-1] == FINAL and (c + SIGMA).lower()[-1] != FINAL
 print("/// isalnum() or _: \\w in a regular expression.")

@@ -22,7 +22,7 @@ class evaluation {
     setting_.policy = policy_with_note(flags.policy, run_.model(), policies);
     setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
     for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
-    // With several jobs, the file has the samples in the order in which they were answered, so that an interrupt loses none.
+    // With several jobs, the file has the samples in the order in which they were answered. So an interrupt loses no answer.
     log_.take_up(false, [&](const eval_prediction& done, const std::string& place) {
       check_dense_time(done, place);
       return setting_;
@@ -48,7 +48,7 @@ class evaluation {
       throw error(flags_.predicted, place, flags_.compare ? "one with --compare" : "one without --compare", "the other");
   }
 
-  /// The dense run comes first for every other question, so that drift affects both alike.
+  /// The dense run comes first for every other question, so that a drift of the machine affects dense and pruned runs alike.
   eval_prediction predict(const ask& asked) const {
     std::optional<double> dense;
     const bool dense_first = asked.question % 2 == 0;

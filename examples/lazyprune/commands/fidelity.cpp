@@ -33,7 +33,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// How much of a text is the prompt: a number of tokens, or a share of them.
+/// How much of a text is the prompt: a number of tokens, or a share of the text's tokens.
 struct prompt_length {
   std::optional<std::size_t> tokens;
   double share = 0;
@@ -55,7 +55,7 @@ struct split_text {
 /// The dense model's results on a text. All settings are compared with them.
 struct dense_run {
   std::vector<std::vector<float>> logits;  // the logits of each step over the text's own tokens
-  std::vector<token_id> said;              // the tokens that it generates
+  std::vector<token_id> said;              // the tokens that the model generates
   double rows = 0;                         // the rows of the prefill
   double ttft_s = 0;
 };
@@ -85,7 +85,7 @@ class comparison {
     for (const std::string& file : flags_.texts) add_texts(file, tokens);
   }
 
-  /// For each setting, an entry for each text, and one for all texts together if there are several.
+  /// Returns an entry for each setting and text. If there are several texts, each setting also has an entry for all texts together.
   std::vector<fidelity_entry> run() {
     engine_ = load_engine(flags_.backend, model_);
     warm_up();
@@ -157,7 +157,7 @@ class comparison {
 
   std::size_t steps() const { return std::min(flags_.predict > 0 ? flags_.predict : default_steps, context_); }
 
-  /// Cuts off the end that does not fit into the context.
+  /// Splits a text into the prompt and at most steps() tokens to compare after it. Leaves out tokens that do not fit into the context.
   split_text split(const std::string& name, std::span<const token_id> all) const {
     const std::span<const token_id> ids = all.first(std::min(all.size(), context_));
     if (ids.size() < 2) throw error(name, "", "at least 2 tokens", std::to_string(ids.size()));
@@ -168,7 +168,7 @@ class comparison {
     return {name, {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(prompt)}, {rest.begin(), rest.end()}};
   }
 
-  /// Two continuations of a prompt: over the text's own tokens, and as the model generates it.
+  /// Two continuations of a prompt: `forced` reads the text's own tokens, and `said` reads the tokens that the model generates.
   struct continuations {
     generation forced, said;
   };

@@ -11,14 +11,14 @@ namespace program {
 
 /// Flags that replace a model's chat template or set its variables.
 struct template_flags {
-  std::string file{};                    // a template instead of the model's own; empty: none
+  std::string file{};                    // a file with a template that replaces the model's own; empty: the model's own is used
   std::vector<std::string> variables{};  // each KEY=VALUE
 };
 
 struct model_flags {
   std::string path;  // empty: no model is named
   bool no_mmap = false;
-  std::string pruning_file{};  // instead of the one in the model's folder; empty: none
+  std::string pruning_file{};  // a file with stages that replaces the lazyprune.json in the model's folder; empty: none does
 };
 
 struct backend_flags {

@@ -63,7 +63,7 @@ struct run_heading {
   std::uint64_t seed;
 };
 
-/// One line of JSON: the run, and under the key `dense` the dense run, if there is one.
+/// Returns one line of JSON with the run. The dense run, if there is one, is under the key `dense`.
 std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense);
 
 /// Writes a report of a few lines on stderr. It compares the run with the dense run, if there is one. With `verbose` the report has all

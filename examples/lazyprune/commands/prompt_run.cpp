@@ -20,7 +20,8 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The model's tokenizer; null if it has none. A prompt of token ids needs no tokenizer, so one that cannot be used is then not an error.
+/// Returns the model's tokenizer, or null if the model has none. A prompt of token ids needs no tokenizer unless there are stop texts. If
+/// the tokenizer of such a run cannot be used, the result is null, and a line on stderr says why.
 const tokenizer* tokenizer_of(const model_words& words, const run_flags& flags) {
   const auto& fault = words.tokens().fault();
   if (fault && !flags.ids.empty() && flags.stops.empty()) {
@@ -48,7 +49,7 @@ bool has_template(const model_words& words) {
   return !chat.fault() && chat.get();
 }
 
-/// The seconds of the dense model, estimated by the cost model; none if nothing was pruned.
+/// Estimates the seconds of the dense model with the cost model. Returns nullopt if nothing was pruned or generated.
 std::optional<answer_seconds> guess_of_dense(const model_config& config, const generation& run, std::size_t prompt,
                                              const warm_up& dense_start) {
   const statistics& cost = run.cost;
@@ -56,7 +57,7 @@ std::optional<answer_seconds> guess_of_dense(const model_config& config, const g
   const cost_model costs = measured_costs(config, cost.prefill_rows, run.prefill_seconds, run.sections.attention, run.sections.logits);
   answer_seconds dense{.first_token = costs.prefill(config, cost.prefill_dense_rows), .last_token = 0};
   dense.last_token = dense.first_token;
-  // The warm-up measured a step after few tokens. Later steps attend to more keys.
+  // The warm-up measured a step after few tokens. Later steps attend to more keys: the cost model adds the time for them.
   const double before_keys = dense_start.step_seconds - costs.decode_step(config, dense_start.tokens);
   for (std::size_t i = 1; i < run.tokens.size(); ++i) dense.last_token += before_keys + costs.decode_step(config, prompt + i);
   return dense;
@@ -107,7 +108,7 @@ std::vector<token_id> prompt_run::prompt_ids(const std::string& text) const {
   if (!flags_.ids.empty()) return flags_.ids;
   if (!chat_) return encode(text);
   const rendered_chat chat = rendered(chat_of(flags_, text));
-  return tokens_->encode(chat.runs(), chat.template_words());  // text of users becomes no special token and no token of the template
+  return tokens_->encode(chat.runs(), chat.template_words());  // no user's text becomes a special token or a token of the template
 }
 
 std::vector<token_id> prompt_run::encode(const std::string& text) const {
@@ -138,7 +139,7 @@ bool prompt_run::load(std::span<const token_id> prompt) {
   if (interrupted()) return false;
   if (prompt.empty()) return true;
   constexpr std::size_t enough = 64;
-  // Only a report that estimates the dense model's time needs decode steps.
+  // The warm-up decodes only for a report that estimates the dense model's time.
   const bool estimates = !flags_.json && !flags_.compare && flags_.questions.empty() && pruned_.text != dense_.text;
   const std::size_t steps = estimates ? 3 : 0;
   generation_options few_steps;

@@ -32,7 +32,7 @@ struct named_policy {
   policy_spec spec;
   std::string text;
 
-  /// The preset's name, the stages or the schedule, and the flags that were given: a shorter text that makes the same policy.
+  /// Returns a shorter text that makes the same policy: the preset's name, the stages or the schedule, and the flags that were given.
   std::string line() const;
 };
 
@@ -70,16 +70,16 @@ class prompt_run {
   /// True if the run generates a token. Otherwise it does not read the prompt either.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
-  /// Prints how much memory the run will take (not with --json), loads the weights, and warms up unless the prompt is empty. To warm up,
-  /// the dense model reads the prompt's first tokens, at most 64, and generates at most four. This starts the threads and brings the code
-  /// into memory before times are measured. Returns false after Ctrl-C. Throws `error` (no_memory), before anything is loaded, if there is
-  /// too little memory.
+  /// Loads the weights, and warms up unless the prompt is empty. To warm up, the dense model reads the prompt's first tokens, at most 64,
+  /// and generates at most four. This starts the threads and brings the code into memory before times are measured. Without --json, first
+  /// prints how much memory the run will take. If that is too much, throws `error` (no_memory) before anything is loaded, unless
+  /// --force-memory is given. Returns false after Ctrl-C.
   bool load(std::span<const token_id> prompt);
 
   /// The number of tokens that a prompt of this length and its answer are expected to have.
   std::size_t expected_length(std::size_t prompt) const;
 
-  /// Returns the options of a generation for these flags. Ctrl-C ends the generation.
+  /// Returns the options of a generation under the run's flags. Ctrl-C ends the generation.
   generation_options options();
 
   /// Answers the prompt by calling `generate` with the options. `known`: tokens of the prompt that were read before. If `show`, writes the
@@ -94,7 +94,8 @@ class prompt_run {
   /// The ids of plain text. Throws `error` if the model has no tokenizer.
   std::vector<token_id> encode(const std::string& text) const;
 
-  /// A model may have more ids than its tokenizer. The extra ones are fillers without a text.
+  /// Returns the text that the decoder can write after this id. An id that only the model has, and not its tokenizer, is a filler without a
+  /// text.
   std::string decode(token_decoder& decoder, token_id id) const { return id < tokens_->size() ? decoder.push(id) : ""; }
 
   run_flags flags_;

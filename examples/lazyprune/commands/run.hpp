@@ -48,8 +48,8 @@ struct run_flags {
   std::string trace;
 };
 
-/// True if there is a document with one or more questions. Both are then read as ordinary text, control tokens included, whatever
-/// `parse_special` says.
+/// True if there is a document with one or more questions. Control tokens in the document and the questions are then read as ordinary text,
+/// whatever `parse_special` says.
 inline bool has_document(const run_flags& flags) { return flags.file && (flags.prompt || !flags.questions.empty()); }
 
 /// Returns the exit code.

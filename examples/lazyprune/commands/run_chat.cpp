@@ -64,7 +64,7 @@ class chat_run {
   prompt_run run_;
   chat_ids ids_;
   chat_request chat_;
-  std::string before_;  // put before the line of the next turn: the document before the first turn, later nothing
+  std::string before_;  // the text in front of the next line: the document for the first turn, nothing for later turns
   std::unique_ptr<conversation> text_;
 };
 

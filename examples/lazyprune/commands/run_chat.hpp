@@ -11,8 +11,9 @@
 namespace lazyprune {
 namespace program {
 
-/// Returns the chat of --messages; without that flag, one user turn with this text. The text of --system comes first. After the last
-/// message it is the model's turn. Throws `error` if the file holds no chat.
+/// Returns the chat in the file of --messages. Without that flag, the chat is one user's turn with `text`. The text of --system, if given,
+/// is the first message. The template is asked to end with the words that begin the model's answer. Throws `error` if the file holds no
+/// chat.
 chat_request chat_of(const run_flags& flags, const std::string& text);
 
 /// Holds a conversation. The first turn begins with the document and a blank line, unless the document is empty. Returns the exit code.

@@ -44,7 +44,7 @@ std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
   return shared;
 }
 
-/// A policy, and the common prefix as read under it.
+/// A policy, and the common prefix of the prompts, read under this policy.
 struct reader {
   const named_policy& policy;
   shared_prefix shared{};
@@ -79,7 +79,7 @@ class questions_run {
     const std::size_t most = run_.model().context(0), wanted = flags_.force.empty() ? flags_.predict : flags_.force.size();
     return prompt.size() + std::min(wanted, most - prompt.size());
   }
-  /// With LongRoPE, the rotary factors depend on the length of the text. Prompts with different factors share no rows.
+  /// With LongRoPE, the rotary factors depend on the length of prompt and answer. Prompts with different factors cannot share rows.
   rope_kind rope_of(const std::vector<token_id>& prompt) const { return rope_kind_for(run_.model().config(), length_with(prompt)); }
 
   bool read(reader& r) {

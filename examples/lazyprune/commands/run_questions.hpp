@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // lazyprune run --questions: many questions about one document. The common prefix of all prompts is read once, and each question is
-// answered from a fork of it.
+// answered from a fork of this prefix.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The search uses a random half of each task's samples. The result is scored on the other half, which did not influence it.
+// The search uses a random half of each task's samples. The other half, which the search does not see, then scores the stages found.
 #include "commands/search.hpp"
 
 #include <algorithm>
@@ -51,7 +51,8 @@ by_task<double> difference(by_task<double> from, const by_task<double>& what) {
   return from;
 }
 
-/// The flags for stages. `any_share` is the share of a stage if only its layer matters.
+/// A schedule's flag is `no_stages`, or `stages_flag` with the text of its stages. If only the layer of a stage matters, its share is
+/// `any_share`.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
 constexpr double any_share = 0.5;
 std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
@@ -71,7 +72,8 @@ class searching {
     check_parts();
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "search.jsonl"), flags.resume);
-    // All predictions of the log are taken up: an earlier search may have had fewer tries, or another bound.
+    // An earlier search with another bound or more tries may have tried schedules that this search does not try. So the stages of each
+    // prediction are read from the prediction itself.
     log_->take_up(true, [&](const eval_prediction& done, const std::string& place) { return setting_that_made(done, place); });
   }
 
@@ -115,14 +117,14 @@ class searching {
     return keeping({.method = flags, .budget = {}, .policy = std::move(policy)}, flags_.kept);
   }
 
-  /// Throws `error` if the model cannot be pruned with these parts.
+  /// Throws `error` if the model cannot be pruned with the policy of the flags.
   void check_parts() const {
     layer_id after = 1;
     while (after < run_.layers() && !layers_.scores_attention_after(after)) ++after;
     if (after < run_.layers()) setting_of(flag_of({{after, any_share}})).description(layers_, run_.policies());
   }
 
-  /// Call this when no later schedule will prune before `layers` layers. From then on the schedules share the rows of these layers.
+  /// Call this when no later schedule will prune within the first `layers` layers. All later schedules then share the rows of these layers.
   void share_up_to(layer_id layers) {
     if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
     shared_ = layers;
@@ -149,7 +151,7 @@ class searching {
     return setting;
   }
 
-  /// The score of each question, 0 to 100. Only questions without an answer so far are asked.
+  /// Returns the score of each question under these stages, 0 to 100. Asks only questions that have no answer under them in the log.
   by_task<double> scores(const stages& when, const by_task<std::size_t>& questions, const std::string& what) {
     const eval_setting setting = setting_of(flag_of(when));
     std::vector<ask> asks;
@@ -208,7 +210,7 @@ class searching {
   time_limit until_{flags_.minutes};
   runner run_;
   model_layers layers_ = layers_of(run_.model().config());
-  by_task<std::size_t> searched_, held_out_;  // questions
+  by_task<std::size_t> searched_, held_out_;  // indices of questions
   std::optional<prediction_log> log_;
   layer_id shared_ = 0;  // all later schedules compute this many layers in full
 };

@@ -20,12 +20,12 @@ struct search_flags {
   backend_flags backend;
   question_flags questions;
   kept_tokens kept;
-  policy_spec parts;      // the other parts of the policy, the same for all schedules
+  policy_spec parts;      // the policy without its stages, the same for all schedules
   std::string directory;  // the folder for the results
   bool resume = false;
   std::size_t jobs = 1;         // samples at a time
   double max_loss = 1;          // points of score
-  bool certain = false;         // bounds the upper end of the loss's interval instead of its mean
+  bool certain = false;         // true: max_loss bounds the upper end of the loss's 95 % interval; false: the mean loss
   std::size_t tries = 100;      // most schedules to try
   double minutes = 0;           // no schedule is begun after this time; 0: no limit
   std::size_t most_stages = 0;  // the most stages in a schedule; 0: any number

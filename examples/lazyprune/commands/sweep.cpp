@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The outer loop is over samples, the inner one over settings. The first samples of all files come before the second ones. If the
-// sweep ends early, all files therefore have almost the same number of samples. Each sample begins with another setting than the one before
-// it, so that drift affects all settings alike.
+// sweep ends early, all files therefore have almost the same number of samples. Each sample begins with another setting than the sample
+// before, so that all settings suffer alike when the machine becomes slower.
 // Each prediction is written to a file before the next question is asked.
 #include "commands/sweep.hpp"
 
@@ -27,14 +27,14 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// A line of the table.
+/// A setting that has its own lines in the tables, one for each task.
 struct candidate {
-  eval_setting setting;  // has the first seed, if the method draws
+  eval_setting setting;  // with the first seed, if the method draws at random
   std::string policy;
   std::optional<stage> single{};  // the single stage of --sensitivity
 };
 
-/// One run on a sample: a candidate, under one of its seeds.
+/// A candidate under one of its seeds. Each sample is run once for each `repeat`.
 struct repeat {
   std::size_t of;  // index of the candidate
   eval_setting setting;
@@ -110,8 +110,8 @@ class sweeping {
     }
   }
 
-  /// Adds candidates with one stage, after each layer but the last, or after eight layers spread evenly if there are more. Layers without
-  /// attention scores are skipped.
+  /// Adds candidates with a single stage, five shares for each place. The places are after each layer but the last. A model with more than
+  /// nine layers has eight evenly spaced places. Places after layers without attention scores are skipped.
   void add_single_stages() {
     constexpr layer_id most = 8;
     const layer_id layers = run_.layers(), n = std::min(layers - 1, most);
@@ -123,8 +123,9 @@ class sweeping {
     }
   }
 
-  /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. The runs with the seeds of a sample are pooled. The
-  /// cost of a sample also has the times of its dense run. Returns nullopt if no such sample was answered.
+  /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. Samples that lack an answer to any ask are left out.
+  /// The runs of one sample under several seeds are pooled, and the sample's cost also has the times of its dense run. Returns nullopt if
+  /// no sample is left.
   std::optional<eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
     std::vector<eval_prediction> predictions;
     std::vector<double> scores, dense_scores;

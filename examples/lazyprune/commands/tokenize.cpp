@@ -59,7 +59,7 @@ class tokenizing {
     return described(ids);
   }
 
-  /// The rendered text, and its ids if there is a tokenizer beside the template.
+  /// Returns the rendered text, and its ids if the model has a tokenizer. Throws `error` if the tokenizer cannot be used.
   json of_chat(const chat_request& request) {
     if (!chat_) chat_.emplace([&] { return std::optional(words_.chat_for("messages")); });
     const rendered_chat chat = chat_->get()->render(request);
@@ -81,7 +81,7 @@ class tokenizing {
   }
 
   static std::string text_of(const json& object, bool ascii) { return object.dump(-1, ' ', ascii, json::error_handler_t::replace); }
-  /// Writes ASCII, because some programs take other characters, such as U+2028, for line breaks.
+  /// Returns one line of ASCII, because some programs read characters such as U+2028 as line breaks.
   static std::string line_of(const json& object) { return text_of(object, true); }
 
   void print(const json& result) const {
@@ -94,7 +94,8 @@ class tokenizing {
         std::cout << result["ids"][i] << '\t' << one_line(result["pieces"][i].get_ref<const std::string&>()) << '\n';
   }
 
-  /// Prints one object for each line, whatever is in it. Empty lines are skipped.
+  /// Prints one JSON object for each line of the requests, with the error if the line cannot be answered. Skips empty lines. After the last
+  /// line, throws `error` if there was such a line.
   int answer_requests() {
     line_reader lines(flags_.requests, longest_json_line);
     std::size_t asked = 0, refused = 0;
@@ -107,7 +108,7 @@ class tokenizing {
         out = line_of(answer(*line, lines.name(), "line " + std::to_string(lines.number())));
       } catch (const chat_refused& refusal) {
         ++refused;
-        out = line_of({{"error", refusal.message()}});  // only the template's own message
+        out = line_of({{"error", refusal.message()}});  // a template's message is passed on without the file's name and the line
       } catch (const error& fault) {
         if (fault.code() == error_code::io || fault.code() == error_code::no_memory) throw;
         ++refused;

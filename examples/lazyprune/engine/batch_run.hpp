@@ -22,7 +22,7 @@ namespace program {
 /// Adds up memory and rows over all sequences of a batch.
 class batch_watch final : public step_observer {
  public:
-  /// The peak memory, taken where layers end. Its `scratch` counts only the waiting rows (layer_end::waiting_bytes).
+  /// Returns the peak memory, measured at the end of each layer. Its `scratch` has only the waiting rows (layer_end::waiting_bytes).
   const memory_use& most() const { return memory_.most(); }
   /// The number of active tokens, summed over layers, sequences and steps.
   std::size_t kv_rows() const { return kv_rows_; }
@@ -46,7 +46,7 @@ class batch_watch final : public step_observer {
   }
 
   layer_id layer_ = 0;
-  layer_end together_{};  // sums over the sequences that are done with the layer
+  layer_end together_{};  // sums over the sequences that have computed layer_
   memory_watch memory_;
   std::size_t kv_rows_ = 0;
 };

@@ -33,7 +33,7 @@ class cpu_engine final : public loaded_engine<cpu> {
   }
 };
 
-/// Throws `error` if the product overflows: a config may hold any numbers.
+/// Returns the product of sizes from a config. They may be any numbers, so it throws `error` if the product does not fit into std::size_t.
 std::size_t product(std::initializer_list<std::size_t> factors) {
   std::size_t result = 1;
   for (const std::size_t factor : factors)
@@ -46,7 +46,7 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
 
 context_memory memory_of(const model_config& config, bool bf16, std::size_t context) {
   const dtype type = bf16 ? dtype::bf16 : dtype::f32;
-  product({2, packed_kv::block_slots, config.n_kv_heads, config.head_dim + 31, sizeof(float)});  // a block must fit too
+  product({2, packed_kv::block_slots, config.n_kv_heads, config.head_dim + 31, sizeof(float)});  // the bytes of a block, for slot_bytes
   context_memory memory{};
   memory.kv_row = packed_kv::slot_bytes(config.n_kv_heads, config.head_dim, type);
   memory.kv_token = product({config.layers, memory.kv_row});

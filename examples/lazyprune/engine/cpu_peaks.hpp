@@ -41,7 +41,7 @@ inline double fma_portable() {
 LAZYPRUNE_AVX2 inline double fma_avx2() {
   __m256 sums[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
 #pragma GCC unroll 12
-  for (int i = 0; i < 12; ++i) asm volatile("" : "=x"(sums[i]));  // so that the compiler does not merge the twelve sums into one
+  for (int i = 0; i < 12; ++i) asm volatile("" : "=x"(sums[i]));  // keeps the compiler from merging the twelve sums into one
   for (std::size_t n = 0; n < fma_rounds; ++n) {
     asm volatile("" : "+x"(x), "+x"(y));
 #pragma GCC unroll 12
@@ -130,13 +130,13 @@ inline void read(const std::byte* from, std::size_t lines) {
 
 }  // namespace kernels
 
-/// Each rate is the best of `times` short measurements on `threads` threads at once.
+/// Measures the peak rates with `threads` threads at once. Each rate is the best of `times` short measurements.
 class cpu_peaks {
  public:
   explicit cpu_peaks(int threads) : threads_(threads) {}
 
-  /// Returns the FLOP/s of the instruction that multiplies by weights of this type. Throws `error` if the processor lacks the instruction
-  /// set.
+  /// Returns the FLOP/s of the instruction of set `i` that multiplies by weights of this type. Throws `error` if the processor lacks the
+  /// instruction set.
   double arithmetic(isa i, [[maybe_unused]] dtype weights) const {
     if (!has(i)) throw error("", "peaks", "an instruction set of this processor", name_of(i));
 #if defined(__x86_64__)
@@ -163,7 +163,7 @@ class cpu_peaks {
  private:
   static constexpr int times = 15;
 
-  /// Seconds of the fastest run.
+  /// Runs `work(t)` on every thread t at once, `times` times. Returns the seconds of the fastest round.
   template <class Work>
   double fastest(const Work& work) const {
     double least = 1e9;

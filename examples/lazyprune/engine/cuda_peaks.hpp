@@ -23,8 +23,8 @@ struct gpu_properties {
 
 /// Returns the peak rates of matrix products with weights of this type (dense, not sparse), and of memory reads. The operations per
 /// multiprocessor and clock cycle are from NVIDIA's papers "A100 Tensor Core GPU Architecture" and "H100 Tensor Core GPU Architecture".
-/// Returns nullopt unless the GPU has the capability of one of these two (8.0, 9.0). On other GPUs the number of operations differs by
-/// product.
+/// Returns nullopt if the GPU's capability is neither 8.0 nor 9.0, as in these papers: GPUs of another capability do not all do the same
+/// number of operations per cycle.
 inline std::optional<peak_rates> peaks_of(const gpu_properties& gpu, dtype weights) {
   struct rates {
     int capability;

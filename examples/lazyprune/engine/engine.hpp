@@ -104,7 +104,7 @@ class engine {
   /// Generates in one new sequence per prompt, one batch per step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                                       const std::function<void()>& wait = {}) = 0;
-  /// Scores each token of a prompt by a dense pass over it. `expected`: see sequence::expect.
+  /// Computes the self-information of each prompt token in a dense pass. `expected`: see sequence::expect.
   virtual scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) = 0;
   virtual const model_config& config() const = 0;
   virtual std::size_t weight_bytes() const = 0;
@@ -121,8 +121,8 @@ class engine {
   virtual std::function<void()> waiting() const = 0;
 };
 
-/// Throws `error` if this program lacks the backend, the backend does not compute in the type, or the processor lacks the instruction set
-/// that LAZYPRUNE_ISA names.
+/// Throws `error` if this program lacks the backend, if the backend does not compute in the type, or if the processor lacks the instruction
+/// set that LAZYPRUNE_ISA names. With the cuda backend, also throws `error` if there is no usable GPU or a number of threads is set.
 void check(const backend_flags& flags);
 
 /// Returns the instruction set of the matrix products: "avx2", ...; "sm_90", ... on a GPU; "generic" for the reference backend. Throws

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Implements `engine` for any backend. Most of the program's compile time is here, so only the file that instantiates it for a backend
-// includes this.
+// Implements `engine` for any backend. This header causes most of the program's compile time, so only the files that instantiate it for a
+// backend include it.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,7 @@ class growing_sequence final : public conversation {
   sequence<Backend> seq_;
 };
 
-/// The functions that are the same for all backends. The engine of each backend overrides the others.
+/// Implements all functions as the reference backend needs them. The engines of cpu and cuda override those in which they differ.
 template <tensor_backend Backend>
 class loaded_engine : public engine {
  public:
@@ -167,7 +167,8 @@ class loaded_engine : public engine {
   const model_config& config() const override { return model_.config; }
   std::size_t weight_bytes() const override { return bytes_of(model_.weights); }
   std::size_t step_weight_bytes() const override {
-    return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // a step reads one row of the embedding
+    // A step reads only one row of the embedding, unless the embedding is also the head.
+    return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);
   }
   std::size_t kv_row_bytes() const override {
     const model_config& c = model_.config;

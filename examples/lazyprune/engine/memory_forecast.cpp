@@ -22,7 +22,7 @@ namespace {
 std::size_t loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
   if (flags.backend == "reference") return flags.dtype == "f32" ? sizeof(float) : sizeof(double);
   if (tensor.shape.size() < 2 || flags.dtype == "f32") return sizeof(float);
-  const bool wide = tensor.type == "F32" || tensor.type == "F16";  // load_options::as
+  const bool wide = tensor.type == "F32" || tensor.type == "F16";  // see load_options::as
   return flags.dtype == "bf16" || !wide ? size_of(dtype::bf16) : sizeof(float);
 }
 

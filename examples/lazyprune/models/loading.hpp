@@ -14,15 +14,15 @@ class random_source;
 
 namespace program {
 
-/// The source of weights: a model's files, or random numbers for a config. It owns nothing.
+/// The source of weights: a model's files, or random numbers for a config. The struct does not own what its pointers point to.
 struct weights_source {
   const checkpoint* files = nullptr;  // null: use `config` and `numbers`
   const model_config* config = nullptr;
   const random_source* numbers = nullptr;
 };
 
-/// Loads and packs the weights. loading.cpp defines it for cpu, reference and faulty_reference, cuda_engine.cpp for cuda. Throws `error` as
-/// lazyprune::load_model does.
+/// Loads and packs the weights. loading.cpp instantiates this template for cpu, reference and faulty_reference, and cuda_engine.cpp for
+/// cuda. Throws `error` as lazyprune::load_model does.
 template <tensor_backend Backend>
 model<Backend> load_weights(Backend& backend, const weights_source& from, const load_options& options);
 

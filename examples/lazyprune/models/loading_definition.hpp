@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Defines load_weights of loading.hpp. Only the files that instantiate it for a backend include this.
+// Defines load_weights of loading.hpp. Only the files that instantiate load_weights for a backend include this header.
 #pragma once
 
 #include "models/loading.hpp"

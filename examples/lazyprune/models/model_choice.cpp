@@ -19,7 +19,8 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Returns the model installed with the program, found relative to the program's folder; otherwise the one in the source tree.
+/// Returns the path of the model that was installed with the program. It is found relative to the program's folder. If that model does not
+/// exist, returns the path of the model in the source tree.
 std::filesystem::path bundled_model() {
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
@@ -32,7 +33,7 @@ std::filesystem::path bundled_model() {
   return LAZYPRUNE_MODEL_DIR;
 }
 
-/// Opens a model's files and starts to read the first of them into memory, before a weight is needed.
+/// Opens a model's files. Starts to read the first weights into memory in the background, before they are needed.
 std::shared_ptr<const checkpoint> coming_into_memory(const std::filesystem::path& path, file_access how) {
   struct read_files {
     checkpoint files;
@@ -43,7 +44,7 @@ std::shared_ptr<const checkpoint> coming_into_memory(const std::filesystem::path
   return {opened, &opened->files};
 }
 
-/// Prints the checkpoint's remarks on stderr.
+/// Prints the checkpoint's remarks on stderr, and returns the checkpoint.
 std::shared_ptr<const checkpoint> remarked_on(std::shared_ptr<const checkpoint> files) {
   for (const std::string& remark : files->remarks()) std::cerr << one_line(remark) << std::endl;
   return files;

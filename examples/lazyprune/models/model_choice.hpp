@@ -25,8 +25,8 @@ enum class dtype : std::uint8_t;
 
 namespace program {
 
-/// Returns the model that the flags name; otherwise the model that the environment variable LAZYPRUNE_MODEL names; otherwise the bundled
-/// model.
+/// Returns the path of the model that the flags name. Without such a flag, returns the path in the environment variable LAZYPRUNE_MODEL; if
+/// that is not set, the path of the bundled model.
 std::filesystem::path model_path(const model_flags& flags);
 
 enum class stages_source : std::uint8_t { pruning_file, folder, program };
@@ -54,8 +54,8 @@ class opened_model {
   /// Opens a model only to describe it. A model that this library cannot compute is not an error: see `unsupported_reason`.
   static opened_model described(const model_flags& flags);
 
-  /// Why this library cannot compute the model; nullopt if it can, judged by the config and the types of the tensors. If the reason is the
-  /// config, config() is empty.
+  /// Why this library cannot compute the model; nullopt if it can. Only the config and the types of the tensors are checked. If the reason
+  /// is the config, config() has only default values.
   std::optional<error> unsupported_reason() const;
 
   const checkpoint& files() const { return *files_; }
@@ -66,8 +66,8 @@ class opened_model {
   /// Looks for stages in the file of --pruning-file, then in the folder's lazyprune.json, then in the program's own table. Returns nullopt
   /// if there are none. Throws `error` if the file of --pruning-file cannot be used.
   std::optional<recommended_stages> stages() const;
-  /// The same stages if there are any. Otherwise stages at the depths at which the paper prunes Llama 2, as shares of this model's layers;
-  /// nobody has tried these stages on this model.
+  /// Returns the text of `stages()` if there are any. Otherwise returns stages at the depths at which the paper prunes Llama 2, scaled to
+  /// this model's number of layers. Nobody has tried these stages on this model.
   std::string stages_to_compare() const;
 
   /// All tensors of the files, by name.

@@ -24,18 +24,19 @@ struct chosen_policy {
 };
 
 /// Returns the policy that the flags ask for. If they name no preset, stages or schedule, the stages recommended for the model are used. If
-/// there are none, the policy is dense, whatever the other flags say. Throws `error` if the recommended stages do not fit the model.
+/// no stages are recommended, the policy is dense, whatever the other flags say. Throws `error` if the recommended stages do not fit the
+/// model.
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
-/// The same policy; prints the note on stderr.
+/// Returns the same policy as `policy_for`, and prints its note on stderr.
 policy_spec policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
 
 /// Makes a session of the policy that the flags describe.
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);
 
-/// Returns all flags of the policy for a model of these layers; "--policy dense" if it never prunes.
+/// Returns all flags of the policy for a model of these layers; "--policy dense" if the policy never prunes.
 std::string flags_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies);
 
-/// True if pruned tokens are lost: the policy has no store.
+/// True if the policy has no store, so that pruned tokens are lost.
 bool loses_tokens(const policy_spec& spec, const model_config& config, const policy_registry& policies);
 
 /// The policy that never prunes.

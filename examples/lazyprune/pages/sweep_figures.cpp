@@ -192,7 +192,8 @@ std::string sensitivity_figure(const sweep_view& whole) {
 
 namespace {
 
-/// Returns the mean usage of a setting over tasks: (points, layers). Empty if the usage of one task is not known.
+/// Returns the shares of the prompt's tokens that each layer has computed at points of the generation, as means over tasks: (points,
+/// layers). Empty if these shares are not known for one of the tasks.
 std::vector<std::vector<double>> mean_usage(const sweep_view& view, std::string_view method, double budget) {
   std::vector<std::vector<double>> mean;
   for (const std::string& task : view.tasks) {
@@ -209,7 +210,8 @@ std::vector<std::vector<double>> mean_usage(const sweep_view& view, std::string_
   return mean;
 }
 
-/// Returns the end of the stage that begins at layer `begin`: its layers have computed the same share of tokens at every point.
+/// Returns the first layer after the stage that begins at layer `begin`. At every point, all layers of a stage have computed the same share
+/// of the tokens.
 std::size_t end_of_stage(const std::vector<std::vector<double>>& usage, std::size_t begin, std::size_t layers) {
   std::size_t end = begin + 1;
   const auto alike = [&](const std::vector<double>& shares) { return std::abs(shares[end] - shares[begin]) < 1e-9; };
@@ -217,7 +219,7 @@ std::size_t end_of_stage(const std::vector<std::vector<double>>& usage, std::siz
   return end;
 }
 
-/// The chart of one setting and its rows of the table, one per stage.
+/// The chart of one setting, and the setting's rows of the table: one per stage.
 struct usage_of_setting {
   chart drawn;
   std::string head, rows;

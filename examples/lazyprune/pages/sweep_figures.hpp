@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Draws the paper's Figures 5, 6 and 7 from a sweep: HTML with charts and with tables of their numbers.
+// Draws the paper's Figures 5, 6 and 7 from a sweep, as HTML with charts. Figures 6 and 7 also have a table of their numbers.
 #pragma once
 
 #include <string>
@@ -24,7 +24,8 @@ std::string accuracy_figure(const sweep_view& view);
 /// Figure 6: one line per share kept, over the layer after which the model is pruned. Scores are means over tasks.
 std::string sensitivity_figure(const sweep_view& view);
 
-/// Figure 7: one chart per budget, one line per stage. A stage is the layers between two prunings; they have computed the same tokens.
+/// Figure 7: one chart per lazyllm method and budget, one line per stage. A stage is the layers between two prunings. All layers of a stage
+/// have computed the same tokens.
 std::string usage_figure(const sweep_view& view);
 
 }  // namespace program

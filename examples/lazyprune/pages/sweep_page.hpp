@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Writes a sweep as one self-contained HTML page: Tables 1 and 2 and Figures 5, 6 and 7 of LazyLLM's paper (arXiv 2407.14057), with the
-// sweep's own results. Charts are SVG, without scripts. Every number in them is also in a table.
+// sweep's own results. Charts are SVG, without scripts. Every number in a chart is also in a table.
 #pragma once
 
 #include <string>

@@ -15,8 +15,8 @@ std::string method_list(const sweep_view& view);
 /// The tasks, with their numbers of samples and the dense model's scores and times.
 std::string task_table(const sweep_view& view);
 
-/// A table with groups of tasks and methods down and budgets across. Each cell has two quantities. With `mark`, the first one is bold if
-/// the interval of the setting's loss reaches 0.
+/// A table with groups of tasks and methods down and budgets across. Each budget has two columns, one for each quantity. With `mark`, the
+/// first quantity is bold if the interval of the points lost includes 0 or lies below it.
 std::string group_table(const sweep_view& view, const sweep_quantity& first, const sweep_quantity& second, bool mark);
 
 /// The flags of each setting.

@@ -19,7 +19,7 @@ namespace program {
 struct sweep_quantity {
   std::string_view head;
   std::optional<estimate> (*of)(const eval_summary&);
-  double scale;  // shown is the value times this
+  double scale;  // the page shows the value times this
   int digits;    // after the point
   std::string_view unit;
 };
@@ -55,7 +55,7 @@ struct sweep_view {
   /// Throws `error` if the table has no entries.
   explicit sweep_view(const sweep_table& t);
 
-  /// Returns the entry of this setting and task; null if there is none. Without a budget, it is the dense entry, whatever `method` says.
+  /// Returns the entry of this setting and task; null if there is none. Without a budget, returns the dense entry, whatever `method` is.
   const sweep_entry* find(std::string_view method, std::optional<double> budget, std::string_view task) const;
 
   /// The mean over tasks; nullopt if one of them lacks the quantity.
@@ -66,7 +66,7 @@ struct sweep_view {
   }
 };
 
-/// The name in a method with layers: "lazyllm" for "lazyllm@3+5".
+/// Returns the method's name without the layers: "lazyllm" for "lazyllm@3+5".
 std::string_view name_in(std::string_view method);
 
 }  // namespace program

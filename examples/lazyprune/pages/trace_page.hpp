@@ -21,8 +21,8 @@ struct trace_document {
   std::string policy;                                      // the pruning flags
   std::string answer;                                      // the generated text
   std::vector<std::pair<std::string, std::string>> facts;  // label and value, for the header: times, memory, ...
-  std::vector<std::string> next_texts;  // by step: the text of `next`; if missing, the text of the same id among the tokens
-  bool pruned_is_lost = false;          // the policy keeps no store
+  std::vector<std::string> next_texts;  // by step: the text of step_trace::next; if missing, the text of a token with the same id
+  bool pruned_is_lost = false;          // true: the policy has no store
 };
 
 /// Writes the whole page. The trace must be one that `read_trace` would accept. Throws `error` if it has no steps or no layers.

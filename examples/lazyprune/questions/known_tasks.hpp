@@ -32,7 +32,7 @@ inline constexpr std::array<eval_task, 2> quote_tasks{{
     {"repeat_lines", "Quotes", "{input}", 96, eval_metric::string_match_all},
 }};
 
-/// Returns the task with this name, the program's own or a benchmark's (lazyprune::find_task); null if there is none.
+/// Returns the task with this name: one of the tasks above, or a task of LongBench or RULER (lazyprune::find_task). Null if there is none.
 constexpr const eval_task* find_known_task(std::string_view name) {
   for (const eval_task& task : pocket_tasks)
     if (task.name == name) return &task;

@@ -18,16 +18,17 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Rounds the share to four digits after the point, and to 0.0001 at least.
+/// Rounds the share to four digits after the point. The result is at least 0.0001.
 double to_four_digits(double share) {
   constexpr double digits = 1e4;
   return std::max(std::round(share * digits), 1.0) / digits;
 }
 
-/// The share of a dense prefill's rows that the stages compute.
+/// Returns the share of a dense prefill's rows that the stages compute, rounded to four digits.
 double rows_of(const stages& when, layer_id layers) { return to_four_digits(rows_share(when, layers)); }
 
-/// Returns stages after these layers that all keep the same share, rounded to four digits, so that their rows meet the budget.
+/// Returns stages after these layers. All keep the same share. It is the share at which the computed rows meet the budget, rounded to four
+/// digits.
 stages equal_stages(std::span<const layer_id> after, double budget, layer_id layers) {
   const auto with_share = [&](double share) {
     std::vector<stage> list;
@@ -44,7 +45,7 @@ stages equal_stages(std::span<const layer_id> after, double budget, layer_id lay
 
 std::string scorer_that_draws(std::uint64_t seed) { return "random:seed=" + std::to_string(seed); }
 
-/// Returns `flags` with every flag that is set in `others` replaced.
+/// Returns `flags`, in which every flag that `others` sets has the value from `others`.
 policy_spec changed(policy_spec flags, policy_spec others) {
   const std::vector<parameter> from = parameters_of(others), to = parameters_of(flags);
   for (std::size_t i = 0; i < from.size(); ++i)
@@ -61,12 +62,13 @@ struct request {
 
   policy_spec lazyllm() const { return {.preset = "lazyllm", .stages = equal_stages(method.after, budget, layers).text()}; }
 
-  /// Computes the whole prompt; each decode step then attends to the budget's share of the tokens.
+  /// Returns a policy that computes the whole prompt. Each decode step then attends to the budget's share of the tokens.
   policy_spec after_prompt(const char* scorer) const {
     return {.preset = "lazyllm", .stages = "1:" + share, .scorer = scorer, .store = "none", .decode = "only"};
   }
 
-  /// Keeps the best tokens by given scores, as many as the budget allows after the layers of the look.
+  /// Returns a policy that keeps the tokens with the best given scores. The rows of the look count towards the budget, so only the rest of
+  /// the budget is left for these tokens.
   policy_spec by_given_scores() const {
     const double left = budget - static_cast<double>(method.after.front()) / layers;
     return {.preset = "static", .stages = "0:" + text_of_number(to_four_digits(left)), .scorer = std::string(given_scores::name)};
@@ -188,7 +190,7 @@ std::string eval_setting::description(const model_layers& layers, const policy_r
   }
   if (prompt_share == 1) return flags;
   std::string text = "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, ";
-  if (policy.keep_first || policy.keep_last)  // the dense policy's flags leave these out
+  if (policy.keep_first || policy.keep_last)  // a dense policy's flags do not name them
     text += "but none of its first " + std::to_string(policy.keep_first.value_or(0)) + " and last " +
             std::to_string(policy.keep_last.value_or(0)) + " tokens, ";
   return text + flags;

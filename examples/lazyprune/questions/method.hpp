@@ -11,18 +11,18 @@
 //                 lazyprune/eval/compression.hpp. A dense pass over the whole prompt scores the tokens of the context. The dense model then
 //                 reads the instruction, the question, and the context's tokens with the most self-information. RULER's prompts are not
 //                 divided into these parts, so the whole prompt is compressed. This method is not a policy: it changes the prompt and the
-//                 positions of its tokens. Times include the first pass. Rows, shares computed and the budget leave it out
+//                 positions of its tokens. Times include the first pass. Rows, shares computed and the budget do not
 //   streaming     StreamingLLM (arXiv 2309.17453): the first 4 tokens and the most recent ones, together the budget's share
 //   snapkv        after SnapKV (arXiv 2404.14469): the whole prompt is computed. Each decode step then attends to the budget's share of the
 //                 tokens: those with the most attention from the end of the prompt. All heads, and all layers but the first, use the same
 //                 tokens; SnapKV chooses for each head and layer. The time to first token is the dense model's
-//   h2o           after H2O (arXiv 2306.14048): like snapkv, with the last 32 tokens and those with the most accumulated attention. H2O
-//                 gives half of its budget to each of the two kinds, and drops tokens for good. Here the attention of the prompt's last
-//                 token, over the layers, and of each generated token is accumulated. H2O accumulates the attention of every
-//                 prompt token
+//   h2o           after H2O (arXiv 2306.14048): like snapkv, but keeps the last 32 tokens, and the tokens with the most accumulated
+//                 attention. H2O gives half of its budget to each of these two kinds, and drops tokens for good. H2O accumulates the
+//                 attention of all tokens of the prompt. Here only the prompt's last token and the generated tokens count; their attention
+//                 is added up over all layers but the last
 //   fastkv        after the token-selective propagation of FastKV (arXiv 2502.01068): prunes once, after one layer, by the attention of the
-//                 last 8 queries, averaged over 7 neighbours. These 8 always stay; pruned tokens are lost. FastKV also compresses the KV
-//                 cache of every layer
+//                 last 8 queries, averaged over 7 neighbours. The last 8 tokens always stay; pruned tokens are lost. FastKV also
+//                 compresses the KV cache of every layer
 //   gemfilter     after GemFilter (arXiv 2409.17422): prunes once, after one layer, by the attention of the query token, averaged over 5
 //                 neighbours. Pruned tokens are lost. GemFilter ranks by the products before the softmax, then starts again with the
 //                 selected tokens at new positions. Here the early layers run once, and the selected tokens keep their hidden states
@@ -55,7 +55,7 @@ namespace program {
 /// A method, and the layers after which it prunes.
 struct pruning_method {
   std::string name;
-  std::vector<layer_id> after{};       // prunes after this many layers; ascending; empty if the method takes no layers
+  std::vector<layer_id> after{};       // how many layers come before each pruning; ascending; empty if the method takes no layers
   std::optional<policy_spec> flags{};  // set for a variant: the flags that differ from lazyllm's
 
   /// "lazyllm@3+5"
@@ -74,7 +74,7 @@ struct eval_setting {
   /// "lazyllm@3+5 0.6"
   std::string text() const;
 
-  /// Describes the setting for a model of these layers: the policy's flags, after the compression or the look if there is one. Throws
+  /// Describes the setting for a model of these layers: first the compression or the look if there is one, then the policy's flags. Throws
   /// `error` if the model has no attention scores after the layers of the look.
   std::string description(const model_layers& layers, const policy_registry& policies) const;
   friend bool operator==(const eval_setting&, const eval_setting&) = default;
@@ -93,19 +93,20 @@ struct method_flags {
   std::vector<double> budgets{0.6, 0.75, 0.9};
 };
 
-/// A sentence about a method for readers who know only the paper.
+/// A description of a method for readers who know only the paper.
 struct method_note {
   std::string_view name, note;
 };
 std::vector<method_note> method_notes();
 
-/// Reads NAME[@LAYER[+LAYER...]] for a model of `layers` layers. If the text names no layers, a method that takes several layers
-/// uses those of the stages `recommended`. A method that takes one layer uses the first of these. Throws `error` if there is no such
-/// method, if the text names more layers than the method takes, or if the model has no such layer.
+/// Reads NAME[@LAYER[+LAYER...]] for a model of `layers` layers. If the text names no layers, a method that takes several layers uses those
+/// of the stages `recommended`. A method that takes one layer uses the first of them. Throws `error` if there is no such method, if the
+/// text names more layers than the method takes, if the model has no such layer, or if no layers are named and none are recommended.
 pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Reads NAME[@LAYER[+LAYER...]]=FLAGS, a variant of lazyllm. The layers are read as by `read_method`. Throws `error` if the name is
-/// missing or is the name of a method, or if the flags are missing, are wrong, or set what the budget decides.
+/// missing or is the name of a method, or if the flags are missing or wrong. The flags must not set the preset or the schedule. They may
+/// set stages only if NAME has no @LAYER.
 pruning_method read_variant(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Returns LazyLLM with one stage. Its name is single_stage@LAYER, which no method has. Its budget is the share of rows that the stage
@@ -122,8 +123,8 @@ eval_setting keeping(eval_setting setting, const kept_tokens& kept);
 /// True if the method draws at random.
 bool draws(const eval_setting& setting);
 
-/// Returns the setting with another random seed; other settings are returned as they are. A seed draws the same positions in every prompt,
-/// so give each sample its own seeds: then a mean over samples is also a mean over draws.
+/// Returns the setting with another random seed; a setting without random draws is returned as it is. A seed draws the same positions in
+/// every prompt, so give each sample its own seeds: then a mean over samples is also a mean over draws.
 eval_setting with_seed(eval_setting setting, std::uint64_t seed);
 
 /// Returns dense, then the named methods and variants at every budget, with these tokens kept. Equal settings appear once. Throws `error`

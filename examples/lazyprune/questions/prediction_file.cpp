@@ -60,7 +60,7 @@ void prediction_file::commit() {
 
 void prediction_file::commit(std::span<const std::size_t> order) {
   if (std::ranges::is_sorted(order)) return commit();
-  sync();  // until the ordered file is complete, this one is the only copy
+  sync();  // until the ordered file is complete, the unfinished file is the only copy
   try {
     output_file file(path_);
     for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
@@ -82,7 +82,7 @@ void prediction_file::put(std::string_view line) {
   const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
   if (write_fully(line, write)) return;
   const int reason = errno;
-  drop_half_line();  // other threads may add predictions after this one
+  drop_half_line();  // other threads may still add predictions, which must begin on a new line
   errno = reason;
   fail("to add a prediction");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A file of predictions that grows while a benchmark runs and survives a kill. FILE.unfinished holds every prediction in the order they
-// were made, and is renamed to FILE when all are made. If FILE is a symbolic link, both lie in the folder of its target.
+// A file of predictions that grows while a benchmark runs and survives a kill. FILE.unfinished holds the predictions in the order in which
+// they were made. It is renamed to FILE when all predictions are made. If FILE is a symbolic link, both files lie in the folder of the
+// link's target.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,7 @@ class prediction_file {
   [[noreturn]] void fail(std::string_view expected) const;
 
   std::filesystem::path path_, target_, unfinished_;  // target_: path_ without symbolic links
-  bool untouched_;  // true: the unfinished file has nothing that other files lack, so the destructor removes it
+  bool untouched_;  // true: FILE has every prediction of the unfinished file, so the destructor removes the unfinished file
   bool replaces_;
   file_descriptor file_;
   std::vector<eval_prediction> done_;

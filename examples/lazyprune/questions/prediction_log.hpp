@@ -31,15 +31,17 @@ class prediction_log {
 
   /// Takes up the predictions of an earlier run, in any order. `setting_of` returns the setting under which the prediction `done` must have
   /// been made. The method of the prediction must be the method of this setting. `place` names the prediction in errors. `untimed`: also
-  /// accept predictions that were not timed. Throws as above.
+  /// accept predictions that were not timed. Throws `error` if the model, question or flags of a prediction differ from those of this run,
+  /// or if two predictions belong to the same question and setting.
   void take_up(bool untimed, const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
 
-  /// Returns the prediction for a question, by its ask::name; null if there is none yet.
+  /// Returns the prediction for a question that was asked under this ask::name; null if there is none yet.
   const eval_prediction* find(std::size_t question, const std::string& name) const;
 
   void add(const ask& asked, eval_prediction prediction);
 
-  /// Renames the file to its final name. If `order` is not empty, it must have every prediction once, and the file is sorted by it.
+  /// Renames the file to its final name. `order` lists every prediction once; the file then has this order. If `order` is empty, the order
+  /// of the file does not change.
   void commit(std::span<const ask> order = {});
 
  private:
@@ -59,13 +61,13 @@ class prediction_log {
   std::string path_;
   std::optional<prediction_file> file_;
   std::vector<eval_prediction> kept_;     // the predictions, if there is no file
-  std::map<std::string, places> places_;  // the places of each ask::name
+  std::map<std::string, places> places_;  // by ask::name
 };
 
 /// Answers every ask that has no prediction in the log. `predict` gets groups of asks that may be answered together; `jobs` groups are
 /// answered at once. Loads the model if a prediction is missing. Draws a progress bar labelled `what`. `until` is a time limit; null: no
-/// limit. When it is over, only the current question is finished, under all its settings. The first question is always answered. A limit
-/// needs `jobs` == 1.
+/// limit. When the time is over, only the current question is finished, under all its settings. The first question is always answered. A
+/// limit needs `jobs` == 1.
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
             const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, const time_limit* until = nullptr);
 

@@ -48,7 +48,8 @@ prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size
   options.expected = expected;
   options.observer = &observer;
   const auto start = std::chrono::steady_clock::now();
-  // The stage makes the session ask the scorer after that layer. Its share does not matter.
+  // The stage makes the session ask the scorer after `layers` layers. The observer then stops the run, so the stage's share does not
+  // matter.
   any_session session(policy{noting_scorer{.noted = &look.scores}, stages{{layers, 0.5}}, top_k{}, none{}},
                       {.layers = static_cast<layer_id>(model.config().layers)});
   look.bytes = model.generate(std::move(session), prompt, options).memory.total();

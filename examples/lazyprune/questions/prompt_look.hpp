@@ -20,9 +20,9 @@ struct prompt_look {
 };
 
 /// Computes the first `layers` layers, and no later one. `layers` is at least 1 and less than the model's number of layers. The score of a
-/// token is the attention that the prompt's last 8 queries pay to it in the last computed layer. It is the mean over these queries and all
-/// heads, then over the 7 tokens around it. `expected`: the length of prompt and answer in tokens, at least the length of the prompt
-/// (sequence::expect).
+/// token is the attention that the prompt's last 8 queries pay to it in the last computed layer. This attention is averaged over the 8
+/// queries and all heads, then over 7 tokens with the scored token in the middle. `expected`: the length of prompt and answer in tokens, at
+/// least the length of the prompt (sequence::expect).
 prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size_t expected, engine& model);
 
 }  // namespace program

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view task_names = "the name of a LongBench, RULER, pocket or quote task";
 
-/// Prints the first few lines that are left out on stderr, and at the end how many more there were.
+/// Prints on stderr the first few lines that are left out, and at the end the number of further ones.
 class left_out_lines {
  public:
   /// `strict`: no line may be left out; a bad line is an error.
@@ -53,13 +53,14 @@ const eval_task& task_named(const std::string& name) {
   throw error("--task", "", task_names, name);
 }
 
-/// Returns the task that the file is named after, without its extension, as benchmarks name their files. Throws `error` if there is none.
+/// Returns the task whose name is the file's name without the extension: benchmarks name their files after tasks. Throws `error` if there
+/// is none.
 const eval_task& task_of_file(const std::string& file) {
   if (const eval_task* task = find_known_task(stem_of(file))) return *task;
   throw error("--task", "", task_names, "no flag, and no task is called " + stem_of(file) + ", as the file is");
 }
 
-/// Throws `error` if the task cannot score the sample, before any model runs.
+/// Throws `error` if the task cannot score the sample. Such a sample is then found before any model runs.
 void check_scorable(const eval_task& task, const eval_sample& sample, const json_value& record) {
   try {
     score_of(task, {.text = "", .answers = sample.answers, .all_classes = sample.all_classes, .length = {}, .id = "", .cost = {}});
@@ -77,7 +78,7 @@ std::vector<question> questions_of(const std::string& file, const question_flags
   const auto check = [&](const eval_sample& sample, const json_value& record) {
     const eval_task* task = task_of(sample);
     if (!task && !sample.dataset.empty()) record.at("dataset").refuse(task_names);
-    if (task) check_scorable(*task, sample, record);  // if there is no task, the error is about the file's name: see below
+    if (task) check_scorable(*task, sample, record);  // if there is no task, task_of_file throws below
   };
   line_reader lines(file);
   left_out_lines left_out(flags.strict);

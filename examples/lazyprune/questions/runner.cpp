@@ -47,8 +47,7 @@ chat_request asked_once(std::string_view text) {
   return chat;
 }
 
-/// Returns the beginning of an answer, as it follows the rendered chat. If the chat ends with a space or a line break, leading spaces are
-/// dropped.
+/// Returns the beginning of the answer. If the rendered chat ends with a space or a line break, the answer's leading spaces are dropped.
 std::string_view in_answer(const rendered_chat& chat, std::string_view answer_prefix) {
   if (chat.text().ends_with(' ') || chat.text().ends_with('\n'))
     answer_prefix.remove_prefix(std::min(answer_prefix.find_first_not_of(' '), answer_prefix.size()));
@@ -218,8 +217,8 @@ void runner::share(const eval_setting* setting, layer_id layers) {
 }
 
 layer_id runner::share(std::span<const eval_setting> settings) {
-  // Choose the depth that saves the most. A depth saves its layers once for each setting that prunes no earlier, except for the one that
-  // computes the prefix.
+  // Choose the depth that saves the most. A depth saves its layers once for each setting that prunes no earlier, except for the setting
+  // that computes the prefix.
   std::vector<layer_id> depths;
   for (const eval_setting& setting : settings) depths.push_back(layers_before_pruning(setting));
   const eval_setting* best = nullptr;
@@ -266,7 +265,7 @@ std::pair<const prompt_prefix*, std::size_t> runner::beginning_for(const ask& as
   return {made.get(), shared};
 }
 
-/// The state of one answer while it is generated. Not movable: `options` holds pointers to this object.
+/// The state of one answer while it is generated. Not movable, because the functions in `options` hold pointers to this object.
 struct runner::answering {
   const runner& run;
   const ask& asked;
@@ -335,7 +334,7 @@ std::vector<eval_prediction> runner::predict(std::span<const ask> asks) const {
   for (const ask& asked : asks) {
     const shared_prompt whole = prompt_of(asked.question);
     const question& q = questions_[asked.question];
-    // Only compression needs the context. To find it, the prompt has to be decoded.
+    // Only compression needs the context. The prompt has to be decoded to find it, so other settings skip the search.
     const token_range context = asked.setting.prompt_share < 1 ? context_in(q, *whole) : token_range{0, whole->size()};
     answers.emplace_back(*this, asked, whole->size(), prepared(*whole, context, asked.setting, expected(whole->size(), *q.task), *engine_));
   }

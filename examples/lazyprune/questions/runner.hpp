@@ -72,12 +72,13 @@ class runner {
 
   /// Answers a question under a setting. Several threads may call it if nothing is shared.
   eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
-  /// True if these may be answered together. Neither may be timed, and if only one prefix is kept at a time, both must ask the same
-  /// question.
+  /// True if the two asks may be answered together: neither is timed, and both ask the same question if only one shared prefix is kept at a
+  /// time.
   bool together(const ask& one, const ask& other) const {
     return !one.timed && !other.timed && (one.question == other.question || !sharing_ || keeps_beginnings_);
   }
-  /// Answers asks that may be answered together as one batch: each decode step reads the weights once for all. The answers are the same.
+  /// Answers the asks as one batch, in which each decode step reads the weights once for all of them. `together` must be true for any two
+  /// of them. The answers are the same as without a batch.
   std::vector<eval_prediction> predict(std::span<const ask> asks) const;
 
   /// Measures the seconds from a prompt's tokens to the dense model's first token.
@@ -91,8 +92,8 @@ class runner {
 
   std::size_t new_tokens(const eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
 
-  /// The number of tokens of a prompt and its answer together, which LongRoPE needs (sequence::expect). If -c is given, it is the number
-  /// given by -c.
+  /// Returns the expected number of tokens of a prompt and its answer together, by which LongRoPE chooses its frequencies
+  /// (sequence::expect). If -c is given, it is the number given by -c.
   std::size_t expected(std::size_t prompt, const eval_task& task) const {
     return flags_.context > 0 ? context_ : std::min(prompt + new_tokens(task), context_);
   }

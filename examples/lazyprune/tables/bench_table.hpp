@@ -20,10 +20,10 @@ struct bench_row {
   std::string test;       // "pp512", "tg64", "tg64 @ d512"
   bool prefill;
   std::string policy;               // "dense", or the pruning flags
-  double rate, deviation, seconds;  // tokens/s of the whole batch: mean and standard deviation; median seconds of the test
-  std::optional<double> work;       // of the whole test; prefill: floating-point operations; decode: bytes that are read
+  double rate, deviation, seconds;  // mean and standard deviation of the whole batch's tokens/s; median seconds of the test
+  std::optional<double> work;       // of the whole test: floating-point operations of a prefill, or bytes that a decode test reads
   std::optional<double> speedup, predicted, overhead, share_of_peak;
-  std::size_t peak_bytes;  // with the weights
+  std::size_t peak_bytes;  // peak memory, including the weights
 };
 
 /// The peak rates of a machine.
@@ -38,7 +38,7 @@ struct bench_table {
   std::string device{};  // the GPU; empty: the CPU computes
   std::size_t weight_bytes = 0;
   std::string policy;               // the pruning flags; empty: nothing is pruned
-  std::size_t predict = 0;          // tokens generated after the longest prompt; 0 also if tokens are generated after every prompt
+  std::size_t predict = 0;          // tokens generated after the longest prompt alone; 0: none, or after every prompt
   std::size_t longest = 0;          // tokens of the longest prompt
   std::map<int, bench_peak> peaks;  // by number of threads; empty: not measured
   std::vector<bench_row> rows;

@@ -23,13 +23,14 @@ struct fidelity_entry {
 /// The table for JSON and CSV, with these keys in this order:
 /// - text, policy, method and budget (both null if the policy comes from pruning flags), texts, steps, prompt_tokens
 /// - agreement (0 to 1), kl (nats), dense_perplexity, perplexity; each also has KEY_ci95 [low, high]
-/// - equal_texts (0 to 1); parted_at: the first step, from 0, at which the greedy texts differ. With several texts it is the earliest of
-///   these steps; null: the texts do not differ
+/// - equal_texts: the share (0 to 1) of the texts that both models continue with the same greedy text
+/// - parted_at: the first step, from 0, at which the greedy texts differ, and with several texts the earliest of these steps. It is null if
+///   no greedy texts differ
 /// - rows (share of the dense model's rows in the prefill), ttft_s, dense_ttft_s, speedup_ttft
 table table_of(std::span<const fidelity_entry> entries);
 
-/// The Markdown table for people. Means have half the width of their intervals beside them, except for perplexities: their intervals are
-/// not symmetric. If methods are compared, the table names them and has one line per method, over all texts.
+/// The Markdown table for people. Beside each mean stands half the width of its interval. Perplexities stand alone, because their intervals
+/// are not symmetric. If methods are compared, the table names them, and has only the lines that are over all texts.
 std::string to_markdown(std::span<const fidelity_entry> entries);
 
 }  // namespace program

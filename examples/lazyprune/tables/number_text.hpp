@@ -8,7 +8,7 @@
 namespace lazyprune {
 namespace program {
 
-/// Writes `digits` digits after the point; a dash for infinity and NaN.
+/// Writes the value with `digits` digits after the point, or a dash if it is infinite or NaN.
 std::string fixed(double value, int digits);
 
 /// Writes three digits, not counting a single 0 before the point. Digits before the point are never cut: "0.123", "12.3", "1234".

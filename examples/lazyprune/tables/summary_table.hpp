@@ -13,10 +13,10 @@
 namespace lazyprune {
 namespace program {
 
-/// The table for JSON and CSV. Keys: task, method, metric, score (0 to 100), ci95 [low, high], n. Then, if known: lost, prompt_tokens,
-/// generated_tokens, ttft_s, dense_ttft_s, speedup_ttft, total_s, speedup_total, timed (how many of the n samples were timed),
-/// share_computed, revived, per_layer, usage (JSON only) and peak_bytes. The keys from lost to revived hold means, except timed. The 95 %
-/// interval of a mean follows it as KEY_ci95.
+/// The table for JSON and CSV. Every row has the keys task, method, metric, score (0 to 100), ci95 [low, high] and n. These keys follow if
+/// their values are known: lost, prompt_tokens, generated_tokens, ttft_s, dense_ttft_s, speedup_ttft, total_s, speedup_total, timed (how
+/// many of the n samples were timed), share_computed, revived, per_layer, usage (JSON only) and peak_bytes. The keys from lost to revived
+/// hold means, except timed. After each of these means follows its 95 % interval, KEY_ci95.
 table table_of(std::span<const eval_summary> summaries);
 
 /// Returns the columns that follow task and method. summary_cells returns a summary's cells for these columns.

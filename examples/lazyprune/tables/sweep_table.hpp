@@ -40,8 +40,9 @@ struct sweep_table {
 };
 
 /// The table for JSON and CSV. The keys are those of tables/summary_table.hpp, with budget and policy (the pruning flags) after method. The
-/// rows of the single stages come last; they cover fewer samples. The first of them are of the dense model, with the method
-/// "dense (single stages)". The others have the method single_stage@LAYER. Their budget is their share of the dense prefill's rows.
+/// rows of the single stages come last and cover fewer samples. They begin with the dense model's rows for these samples, with the method
+/// "dense (single stages)". The other rows have the method single_stage@LAYER. Their budget is the share of the dense prefill's rows that
+/// the single stage computes.
 table table_of(const sweep_table& sweep);
 
 /// The Markdown table for people: one line per setting and task, without the single stages.

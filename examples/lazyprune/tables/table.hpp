@@ -43,7 +43,7 @@ struct number_as_text {
 using cell = std::variant<std::monostate, std::nullptr_t, std::string, std::uint64_t, double, number_as_text, estimate, interval,
                           std::vector<double>, std::vector<std::vector<double>>>;
 
-/// Returns the cell of an optional value; an unknown cell if it is empty.
+/// Returns the cell of the value, or an unknown cell if there is no value.
 template <class T>
 cell cell_of(const std::optional<T>& value) {
   return value ? cell(*value) : cell();
@@ -80,7 +80,7 @@ std::string markdown_table(const std::vector<markdown_column>& columns, const st
 /// Makes one column per head. The first `texts` columns hold text and are never left out; the others hold numbers.
 std::vector<markdown_column> markdown_columns(std::size_t texts, const std::vector<std::string>& heads);
 
-/// Writes the mean and half the width of its interval, both multiplied by `scale`; empty if there is no estimate.
+/// Writes the mean and half the width of its interval, both multiplied by `scale`. Returns an empty text if there is no estimate.
 std::string with_interval(const std::optional<estimate>& e, double scale, int digits, std::string_view unit = "");
 
 }  // namespace program

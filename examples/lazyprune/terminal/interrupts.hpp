@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Handles signals: Ctrl-C stops the work in order, and no signal leaves an unfinished file behind.
+// Handles signals: after Ctrl-C the program ends its work in an orderly way, and no signal leaves an unfinished file behind.
 #pragma once
 
 #include <lazyprune/model/observer.hpp>
@@ -7,12 +7,13 @@
 namespace lazyprune {
 namespace program {
 
-/// From now on a signal that ends the program first removes its unfinished output files. Ignored signals stay ignored (nohup).
+/// From now on, before a signal ends the program, the program's unfinished output files are removed. Ignored signals stay ignored, as under
+/// nohup.
 /// Ctrl-C is not handled here, because only commands that call catch_interrupts keep a file open for long.
 void remove_files_when_ended();
 
 /// From now on the first Ctrl-C only sets `interrupted`; the second ends the program. If Ctrl-C was ignored when the program started, as in
-/// the background of a shell, it stays ignored.
+/// a background job of a shell, it stays ignored.
 void catch_interrupts();
 
 /// True after the first Ctrl-C.

@@ -47,7 +47,8 @@ class progress_bar {
     return ", " + std::to_string(static_cast<std::size_t>(static_cast<double>(done - first_) / spent)) + ' ' + unit_ + "/s";
   }
 
-  /// Estimates the time left from the rate so far; empty in the first three seconds.
+  /// Estimates the time left from the rate so far. Returns an empty text in the first three seconds, while the count has not grown, and at
+  /// the end.
   std::string time_left(std::size_t done, std::size_t of) const {
     const double spent = std::chrono::duration<double>(clock::now() - start_).count();
     if (done <= first_ || done >= of || spent < 3.0) return "";

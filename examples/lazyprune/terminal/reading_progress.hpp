@@ -55,7 +55,7 @@ class reading_share final : public step_observer {
 /// Draws the bar during the prefill.
 class reading_progress final : public step_observer {
  public:
-  /// `tells`: print the estimated time to the first token on stderr, if it is 5 s or more.
+  /// With `tells`, the estimated time to the first token is printed on stderr if it is 5 s or more.
   reading_progress(std::size_t prompt, bool tells) : prompt_(prompt), tells_(tells), share_(prompt) {}
 
   void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
@@ -88,7 +88,7 @@ class reading_progress final : public step_observer {
     double share;
   };
 
-  /// Prints the estimate once, as soon as the speed is known. The first layer does not count: it waits for memory and threads.
+  /// Prints the estimate once, as soon as the speed is known. The first layer is not timed, because it waits for memory and threads.
   void tell() {
     constexpr double enough = 0.3, long_wait = 5.0;  // seconds
     const clock::time_point now = clock::now();

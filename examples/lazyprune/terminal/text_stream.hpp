@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Passes generated text on and ends it before a stop text. Text that may be the beginning of a stop text is held back until it is known
-// whether it is one.
+// Passes generated text on and ends it before a stop text. The end of the text is held back while it may be the beginning of a stop text.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +18,7 @@ class text_stream {
   /// The text ends before the first stop text; no stop text may be empty. If whole characters are fed, whole characters go out.
   text_stream(std::vector<std::string> stops, sink out) : stops_(std::move(stops)), out_(std::move(out)) {}
 
-  /// Takes the next piece. Returns false after a stop text: the text has ended.
+  /// Takes the next piece. Returns false once a stop text has ended the text.
   bool feed(std::string_view piece) {
     if (stopped_) return false;
     text_ += piece;
@@ -35,7 +34,7 @@ class text_stream {
     return true;
   }
 
-  /// Sends the text that was held back: the generation is over.
+  /// Sends the text that was held back. Call this when the generation is over.
   void flush() { send(text_.size()); }
 
   /// The whole text so far, without the stop text.

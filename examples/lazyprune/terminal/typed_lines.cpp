@@ -19,7 +19,8 @@ namespace program {
 
 typed_lines::typed_lines() : typed_(::isatty(STDIN_FILENO) == 1) {}
 
-/// Waits for input. Returns false after Ctrl-C. A plain read would not notice Ctrl-C: it is restarted after a signal.
+/// Waits for input. Returns false after Ctrl-C. A plain read would not notice Ctrl-C, because the system restarts
+/// it after a signal.
 bool typed_lines::wait() const {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   while (!interrupted())
@@ -43,7 +44,7 @@ std::optional<std::string> typed_lines::next() {
     const auto got = any ? repeat_if_interrupted([&] { return ::read(STDIN_FILENO, part.data(), part.size()); }) : 0;
     if (got < 0) throw error("stdin", "", "to read it", reason_of(errno), error_code::io);
     if (got == 0) {
-      if (typed_) std::cerr << std::endl;  // the next line is the shell's
+      if (typed_) std::cerr << std::endl;  // the shell's prompt then begins on a new line
       if (read_.empty() || !any) return std::nullopt;
       return std::exchange(read_, {});
     }

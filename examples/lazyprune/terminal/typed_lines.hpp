@@ -23,7 +23,7 @@ class typed_lines {
   bool wait() const;
 
   bool typed_;
-  std::string read_;  // bytes read after the last line returned
+  std::string read_;  // bytes that were read but not yet returned
 };
 
 }  // namespace program

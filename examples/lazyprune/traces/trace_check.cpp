@@ -64,7 +64,7 @@ std::vector<position> best_positions(std::span<const position> positions, std::v
 
 namespace {
 
-/// Returns the evidence itself, (1, active), as scores.
+/// A scorer whose scores are the evidence itself, (1, active).
 struct shown_scores {
   void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
 };
@@ -76,18 +76,18 @@ std::size_t able(const frontier_table& tokens) {
   return count;
 }
 
-/// The plan that a layer of a trace is compared with, and the token table of the session that made it.
+/// The plan that a layer of a trace is compared with, and the token table of the session that made the plan.
 struct expected_layer {
   const layer_plan& plan;
   const frontier_table& tokens;
-  std::size_t before;  // active tokens of the layer before; for the first layer, the tokens that can take part in the step
+  std::size_t before;  // number of active tokens in the layer before; at the first layer, of tokens that can take part in the step
 
   bool has_keys(position t) const { return tokens.frontier(t) > plan.layer; }
   bool put_aside(position t) const { return tokens.frontier(t) == plan.layer && tokens.stored(t); }
 };
 
-/// Returns the nearest other layer whose scores select exactly the tokens that entered layer `entered` of the step; nullopt if there is
-/// none.
+/// The scores of layer `entered` - 1 should select the tokens that enter layer `entered`. Returns the layer nearest to `entered` - 1 whose
+/// scores select exactly the tokens that did enter. Returns nullopt if there is none.
 std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entered, const scores_of_layer& scores) {
   if (entered == 0) return std::nullopt;
   const std::vector<position>&from = step.layers[entered - 1].active, &kept = step.layers[entered].active;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Checks whether the plans in another engine's trace follow from its policy and its scores. The scores drive a session of that policy,
-// without any model. Each plan of the session is compared with the trace. The first difference is reported, with its cause if the trace
-// shows it.
+// Checks whether the plans in another engine's trace follow from the engine's policy and the trace's scores. The scores drive a session of
+// that policy, without any model. Each plan of the session is compared with the trace. The first difference is reported. Its cause is
+// reported too, if the trace shows the cause.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ struct plan_difference {
   plan_fault fault;
   std::vector<position> missing;         // in the plan, not in the trace
   std::vector<position> extra;           // in the trace, not in the plan
-  float margin;                          // of the selection just before this layer (see step_trace::margin); NaN: there was none
+  float margin;                          // margin of the selection just before this layer (see step_trace::margin); NaN: no selection
   std::optional<layer_id> scores_after;  // for scores_of_another_layer: the layer whose scores were used
 
   /// A report of a few lines, each with its line break.
@@ -66,11 +66,12 @@ void require_whole(const std::vector<step_trace>& trace, std::size_t layers);
 /// Returns the best `count` positions by these scores, ascending. The last position is always among them.
 std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count);
 
-/// Returns the scores of the wanted positions; `scores` belongs to the positions `from`. Empty if one is missing.
+/// Returns the scores of the wanted positions. scores[i] is the score of position from[i]. Returns an empty list if `from` lacks a wanted
+/// position, or if `scores` and `from` differ in size.
 std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted);
 
-/// Looks at the layers below `layers`, except `layer` itself. Returns the one nearest to `layer` for which `is` is true. If two layers are
-/// equally near, returns the lower one. Returns nullopt if there is none.
+/// Looks at the layers 0 to `layers` - 1, except `layer` itself. Returns the one nearest to `layer` for which `is` is true. If two layers
+/// are equally near, returns the lower one. Returns nullopt if there is none.
 template <class Is>
 std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is& is) {
   for (layer_id distance = 1; distance < layers; ++distance) {

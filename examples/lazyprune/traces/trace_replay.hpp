@@ -67,7 +67,7 @@ class watched_schedule {
  public:
   watched_schedule(any_schedule inner, std::shared_ptr<replay_log> log) : inner_(std::move(inner)), log_(std::move(log)) {}
 
-  bool sees_scores() const { return true; }  // so that scores are computed after every layer
+  bool sees_scores() const { return true; }  // the session then computes scores after every layer
   std::size_t keep(const layer_context&) const { return everything; }
   std::size_t keep(const layer_context& context, std::span<const float> scores) const {
     if (!log_->forced) return inner_.sees_scores() ? inner_.keep(context, scores) : inner_.keep(context);
@@ -107,7 +107,8 @@ class replay_watch final : public step_observer {
 }  // namespace detail
 
 /// Feeds the trace's tokens through the model, under the policy of these parts. With `forced`, the replay keeps the tokens that the trace
-/// kept, as far as a session can. Throws `error` if a token id is outside the model's vocabulary or the trace is malformed.
+/// kept. It then stops at the first layer at which the session's plan still differs from the trace. Throws `error` if a token id is outside
+/// the model's vocabulary or the trace is malformed.
 inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
                              hidden_fault fault = hidden_fault::none) {
   const auto layers = static_cast<layer_id>(net.config.layers);
@@ -197,7 +198,7 @@ inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vect
 
 }  // namespace detail
 
-/// The result of checking another engine's trace. The counts of layers count a layer once for each step.
+/// The result of checking another engine's trace. In the numbers of layers, a layer counts once for each step.
 struct trace_verdict {
   std::size_t steps = 0;                       // the trace's number of steps
   bool forced = false;                         // the replay kept the tokens that the trace kept
@@ -235,7 +236,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
   const auto layers = static_cast<layer_id>(net.config.layers);
   const replayed_trace ours = replay(net, trace, parts, forced);
   trace_verdict verdict{.steps = trace.size(), .forced = forced, .tolerance = tolerance};
-  // The selection.
+  // Check the selection.
   const scores_of_layer reference_scores = [&](std::size_t step, layer_id layer) -> std::span<const float> {
     if (step >= ours.steps.size() || layer >= ours.steps[step].layers.size()) return {};
     if (ours.steps[step].layers[layer].active != trace[step].layers[layer].active) return {};
@@ -248,7 +249,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
   };
   verdict.selection = first_plan_difference(trace, parts, layers, given, reference_scores, verdict.selected);
 
-  // Scores and logits, as far as the plans are the same.
+  // Compare scores and logits as long as the plans are the same.
   const auto same_plan = [&](const step_trace& a, const step_trace& b, layer_id end) {
     for (layer_id l = 0; l < end; ++l)
       if (a.layers[l].active != b.layers[l].active || a.layers[l].rows != b.layers[l].rows) return false;

@@ -31,8 +31,8 @@ std::vector<text_run> runs_after(std::vector<text_run> runs, std::size_t bytes) 
   return rest;
 }
 
-/// True if the added text may be encoded by itself: its ids decode to the text, or the ids of the whole chat end with them. SentencePiece
-/// may put a space before the text; then the ids do not fit.
+/// True if the added text may be encoded by itself, with the ids `added`. This is so if `added` decodes to the text, or if the ids of the
+/// whole chat, `whole`, end with `added`. SentencePiece may put a space before a text that is encoded by itself. Its ids then do not fit.
 bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std::span<const token_id> whole) const {
   if (added.size() <= whole.size() && std::ranges::equal(added, whole.last(added.size()))) return true;
   token_decoder decoder(*tokens_, special_text::written);

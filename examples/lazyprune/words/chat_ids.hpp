@@ -19,11 +19,11 @@ namespace program {
 
 class chat_ids {
  public:
-  /// The tokenizer must outlive it.
+  /// The tokenizer must outlive this object.
   explicit chat_ids(const tokenizer& tokens) : tokens_(&tokens) {}
 
   /// Returns the ids of the whole rendered chat: the earlier ids, followed by the ids of the added text. If the rendering does not begin
-  /// with the earlier text, or the added text must not be encoded by itself, the whole chat is encoded again.
+  /// with the earlier text, or the added text cannot be encoded by itself, the whole chat is encoded again.
   const std::vector<token_id>& next(const rendered_chat& chat);
 
   /// Appends the ids of an answer, including its EOS.

@@ -47,7 +47,7 @@ jinja::value value_of(const std::string& text) {
 
 }  // namespace
 
-/// The place to look for tokenizer and chat template.
+/// The place in which the tokenizer and the chat template are looked for.
 struct model_words::source {
   std::filesystem::path path;
   std::optional<opened_model> model{};

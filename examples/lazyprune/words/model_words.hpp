@@ -25,7 +25,7 @@ struct model_chat;
 
 namespace program {
 
-/// A T that was searched for once: found, absent, or broken. A broken one is an error only for callers that need it.
+/// A T that was searched for once: found, absent, or broken. A broken T is an error only for callers that need it.
 template <class T>
 class found_once {
  public:
@@ -41,7 +41,7 @@ class found_once {
   }
 
   const std::optional<error>& fault() const { return fault_; }
-  /// Returns nullopt if there is none. Throws `error` if it cannot be used.
+  /// Returns nullopt if the T is absent. Throws `error` if it is broken.
   const std::optional<T>& get() const {
     if (fault_) throw *fault_;
     return part_;
@@ -55,8 +55,8 @@ class found_once {
 /// A chat template together with the model's own texts for it, such as bos_token.
 class chat_words {
  public:
-  /// Each variable is KEY=VALUE; the value is JSON, or a text if it is not JSON. Every rendering gets them. Throws `error` if one has no
-  /// key.
+  /// Each variable is KEY=VALUE; the value is JSON, or a text if it is not JSON. Every rendering gets these variables. Throws `error` if
+  /// a variable has no key or no equals sign.
   explicit chat_words(model_chat chat, std::span<const std::string> variables = {});
 
   const std::string& source() const;
@@ -82,10 +82,10 @@ class model_words {
   /// Throws `error` if there is no tokenizer or it cannot be used. `who` is the flag or command that needs it.
   const tokenizer& tokenizer_for(std::string_view who) const;
 
-  /// Reads the template of --chat-template-file; without that flag the model's; nullopt if there is none. Throws `error` if it cannot be
-  /// used.
+  /// Reads the template of --chat-template-file or, without that flag, the model's template. Returns nullopt if there is no template.
+  /// Throws `error` if the template cannot be used.
   std::optional<chat_words> find_chat() const;
-  /// Reads the template. Throws `error` if there is none or it cannot be used. `who` is the flag or command that needs it.
+  /// Like find_chat, but also throws `error` if there is no template. `who` is the flag or command that needs the template.
   chat_words chat_for(std::string_view who) const;
 
  private:
@@ -97,7 +97,7 @@ class model_words {
   found_once<tokenizer> tokens_;
 };
 
-/// Reads a chat from a file: a list of messages that an answer is to follow, or an object with messages and variables
+/// Reads a chat from a file: a list of messages, to be followed by an answer, or an object with messages and variables
 /// (chat_request::parse). Throws `error` if the file holds neither.
 chat_request read_chat(const std::string& path);
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
 
-/// Windows writes UTF-16 text files with a byte order mark. In English text without the mark, every other byte is NUL.
+/// Throws `error` if the text begins with a byte order mark of UTF-16, as Windows writes it, or has a NUL byte. Without the mark, UTF-16
+/// still shows in English text, because every other byte is NUL.
 void refuse_other_encodings(std::string_view text, const std::string& name) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
     throw error(name, "", "a text in UTF-8; convert it with iconv", "UTF-16");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CPU backend. It chooses its kernels when it is constructed, and runs them on OpenMP's threads. Every operation is cut into pieces
-// that do not depend on the number of threads. One thread does a whole piece, so results are the same bits for any number of threads.
+// that do not depend on the number of threads. One thread does a whole piece, so results have the same bits for any number of threads.
 #pragma once
 
 #include <lazyprune/backend/cpu/attention.hpp>
@@ -15,7 +15,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Computes in float, with weights in float or bf16. Scratch grows to the largest operation seen and is then reused.
+/// Computes in float, with weights in float or bf16. Scratch memory grows to the largest operation seen and is then reused.
 ///
 /// The order of additions in a product depends only on the instruction set and the number of inputs. So the product of a row has the same
 /// bits for any number of threads and in any batch. See `execution::exact` for what avx512_bf16 and amx round.
@@ -27,8 +27,8 @@ class cpu : public host_backend<float> {
 
   cpu() : cpu(execution{}) {}
 
-  /// Throws `error` if the number of threads is negative, if `e.kv` is f16, or if the processor lacks the instructions. Without OpenMP,
-  /// there is one thread.
+  /// Throws `error` if `e.threads` is negative, if `e.kv` is f16, or if the processor lacks `e.instructions`. Without OpenMP, there is one
+  /// thread.
   explicit cpu(const execution& e)
       : threads_(e.threads == 0 ? detail::available_threads() : e.threads),
         instructions_(isa_of(e)),
@@ -102,7 +102,7 @@ class cpu : public host_backend<float> {
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
   void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// If the cache is empty and execution::kv is set, the cache takes this type. Otherwise it keeps its type.
+  /// If the cache is empty and execution::kv is set, the cache takes the type execution::kv. Otherwise it keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
     kv.put(slots, k, v, kv_type_.value_or(kv.type()), threads_);
   }
@@ -112,7 +112,7 @@ class cpu : public host_backend<float> {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// If the store is empty and execution::kv is set, the store takes this type. Otherwise it keeps its type.
+  /// If the store is empty and execution::kv is set, the store takes the type execution::kv. Otherwise it keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
     write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));

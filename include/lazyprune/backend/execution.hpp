@@ -8,7 +8,7 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
-// Attention gives a key that a row does not see the score -infinity, and the kernels fix the order of their additions. The flags below
+// Attention gives the score -infinity to keys that a row does not see, and the kernels fix the order of their additions. The flags below
 // would break both. Files that use only policies and sessions may be compiled with these flags.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "lazyprune's backends cannot be compiled with -ffast-math, -Ofast or -ffinite-math-only: leave the flag out for this file"
@@ -45,8 +45,8 @@ struct execution {
 
   /// If true, activations stay float in every product. On portable, avx2 and avx512 they always do. For `cuda`, see cuda.hpp. By default,
   /// avx512_bf16 and amx round activations to bf16 before a product with bf16 weights. They also round queries and attention weights before
-  /// a product with bf16 keys and values. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the bits of
-  /// avx512 and avx2.
+  /// a product with bf16 keys and values. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then
+  /// have the same bits as those of avx512 and avx2.
   bool exact = false;
 };
 

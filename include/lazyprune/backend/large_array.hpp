@@ -55,12 +55,13 @@ class large_array {
     const memory data(static_cast<std::byte*>(::operator new(bytes, aligned)),
                       [aligned](std::byte* at) { ::operator delete(at, aligned); });
 #ifdef __linux__
-    if (alignment == page) ::madvise(data.get(), bytes, MADV_HUGEPAGE);  // a hint: it does no harm if it fails
+    if (alignment == page) ::madvise(data.get(), bytes, MADV_HUGEPAGE);  // a hint: a failure does no harm
 #endif
     return data;
   }
 
-  /// Hands out the memory of one block after another. Only the arrays own a block: this class has a weak pointer to it.
+  /// Hands out the memory of one block after another. This class has only a weak pointer to the current block, so the block is freed with
+  /// its last array.
   class shared_block {
    public:
     memory take(std::size_t bytes) {

@@ -26,14 +26,14 @@ inline std::optional<std::string> first_word(const std::string& path) {
   return std::ifstream(path) >> word ? std::optional(word) : std::nullopt;
 }
 
-/// Returns a word as a whole number, or nullopt if the word is missing or is anything else ("max", "-1").
+/// Returns a word as a whole number, or nullopt if the word is missing or has other characters than digits ("max", "-1").
 inline std::optional<double> number_of(const std::optional<std::string>& word) {
   if (!word || word->empty() || word->find_first_not_of("0123456789") != word->npos) return std::nullopt;
   return std::strtod(word->c_str(), nullptr);
 }
 
-/// Returns the number after `name` in a file of lines "NAME NUMBER" or "NAME: NUMBER". `name` includes the colon. Returns nullopt if there
-/// is no such line.
+/// Returns the number after `name` in a file of lines "NAME NUMBER" or "NAME: NUMBER". In the second form `name` includes the colon.
+/// Returns nullopt if there is no such line.
 inline std::optional<double> named_number(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

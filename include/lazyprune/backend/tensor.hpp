@@ -29,9 +29,9 @@ class row_reader {
   /// Every read begins at a multiple of this many columns, so no read splits a block of a quantized type.
   static constexpr std::size_t unit = 256;
 
-  /// Reads `count` numbers of a row, from column `first` on, and writes them to `to` in the matrix's type. `row` counts the reader's rows,
-  /// as tensor::first_row does. `first` is a multiple of `unit`. `count` is a multiple of `unit`, except at the end of a row. Any number of
-  /// threads may read at once.
+  /// Reads `count` numbers of a row, from column `first` on, and writes them to `to` in the matrix's type. `row` is a row of the
+  /// reader, not of `matrix`: row r of `matrix` is the reader's row `matrix.first_row + r`. `first` is a multiple of `unit`. `count` is a
+  /// multiple of `unit`, except at the end of a row. Any number of threads may read at once.
   virtual void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const = 0;
 };
 
@@ -44,7 +44,9 @@ struct tensor {
   const std::byte* data;
   const row_reader* reader = nullptr;  // null: `data` holds plain numbers; otherwise only the reader can read it
   std::size_t first_row = 0;           // the reader's row that is row 0 of this tensor
-  std::shared_ptr<const void> held{};  // keep a copy while you read the data; its deleter can tell the source that nobody reads it now
+  /// Keep a copy of this pointer while you read `data`. When the last copy is gone, its deleter can tell the source that the data is no
+  /// longer read.
+  std::shared_ptr<const void> held{};
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The chat formats of the paper's two models, as in LongBench's pred.py. A format has the text around a prompt, and the name of the
-// assistant, which is removed from its answers.
+// The chat formats of the paper's two models, as in LongBench's pred.py. A format has the text around a prompt, and the
+// assistant's name. `out_of_chat` removes this name from answers.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ inline namespace v0 {
 struct chat_format {
   std::string_view name;
   std::string_view before, after;     // text around the prompt
-  std::string_view name_of_answer{};  // removed from answers, as is the space around an answer; empty: answers stay unchanged
+  std::string_view name_of_answer{};  // removed from answers, with the white space around an answer; empty: answers stay unchanged
   friend bool operator==(const chat_format&, const chat_format&) = default;
 };
 
@@ -36,7 +36,7 @@ constexpr const chat_format* find_chat_format(std::string_view name) {
   return nullptr;
 }
 
-/// Returns the prompt, followed by `answer_prefix`. The prompt is in the chat format if the task wants it.
+/// Returns the prompt, followed by `answer_prefix`. If the task wants a chat, the prompt is in the chat format.
 inline std::string in_chat(const chat_format& format, const eval_task& task, std::string_view prompt, std::string_view answer_prefix = {}) {
   if (!task.chat) return std::string(prompt).append(answer_prefix);
   return std::string(format.before).append(prompt).append(format.after).append(answer_prefix);

@@ -29,7 +29,7 @@ struct token_range {
 /// truncation (eval/truncation.hpp) has cut one of these texts, only what is left of that text is excluded.
 inline token_range context_of(std::span<const token_id> prompt, std::string_view before, std::string_view after, const tokenizer& tokens) {
   std::string text;
-  std::vector<std::size_t> begins;  // where each token's characters begin, and where the last one ends
+  std::vector<std::size_t> begins;  // where each token's characters begin, and where the text ends
   token_decoder decoder(tokens);
   for (const token_id id : prompt) {
     begins.push_back(text.size());
@@ -52,10 +52,10 @@ inline token_range context_of(std::span<const token_id> prompt, std::string_view
   return {begin, std::max(begin, end)};
 }
 
-/// Keeps a `share` of the prompt's tokens (rounded up), in their order. It always keeps all tokens outside of `context`, and the last
-/// token, which is the query. Then it adds the context's tokens with the most self-information until it has the share. If the tokens that
-/// always stay exceed the share, it adds no others. `information` (prompt): -log p(token | tokens before it), in nats. It is infinity for
-/// the first token, which is therefore always kept. Selective Context scores with a small model and drops whole phrases. Here the model
+/// Returns a `share` of the prompt's tokens (rounded up), in their order. The result always has all tokens outside of `context`, and the
+/// last token, which is the query. The rest of the share are the context's tokens with the most self-information. If the tokens that always
+/// stay exceed the share, no others are kept. `information` (prompt) is -log p(token | tokens before it), in nats. The first token has
+/// infinite information, and is therefore always kept. Selective Context scores with a small model and drops whole phrases. Here the model
 /// itself scores, and tokens are chosen one by one. Throws `error` if the prompt is empty, or if `information` does not have one number for
 /// each token.
 inline std::vector<token_id> compressed(std::span<const token_id> prompt, std::span<const double> information, token_range context,

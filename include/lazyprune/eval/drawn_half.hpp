@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Half of the samples, for a search. The other half then scores what the search found.
+// Draws half of the samples for a search. The other half then scores what the search found.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Returns for each of `size` samples whether it is in the drawn half. If `size` is odd, the drawn half is the larger one. The half is
-/// drawn at random. To take every second sample could be a biased choice, for example if long and short samples alternate. Every run draws
-/// the same half.
+/// drawn at random, because every second sample could be a biased choice, for example if long and short samples alternate. The same `seed`
+/// always draws the same half.
 inline std::vector<bool> drawn_half(std::size_t size, std::uint64_t seed = 0) {
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -21,14 +21,15 @@ struct estimate {
   friend bool operator==(const estimate&, const estimate&) = default;
 };
 
-/// The mean of at least one value.
+/// Returns the mean of the values and its interval. There must be at least one value.
 inline estimate estimate_of(std::span<const double> values, const bootstrap& draws = {}) {
   double sum = 0;
   for (const double value : values) sum += value;
   return {sum / static_cast<double>(values.size()), draws(values)};
 }
 
-/// The sum of `upper` over the sum of `lower`. Entry i of each list belongs to sample i, so the bootstrap draws the two entries together.
+/// Returns the sum of `upper` over the sum of `lower`. Entry i of each list belongs to sample i, so the bootstrap draws the two entries
+/// together.
 inline estimate ratio_of(std::span<const double> upper, std::span<const double> lower, const bootstrap& draws = {}) {
   const auto ratio = [&](std::span<const std::size_t> drawn) {
     double above = 0, below = 0;
@@ -43,9 +44,9 @@ inline estimate ratio_of(std::span<const double> upper, std::span<const double> 
   return {ratio(all), draws(upper.size(), ratio)};
 }
 
-/// The mean over tasks. `of(task)` returns an optional<estimate>. If it returns none for any task, the result is none. Each task has the
-/// same weight, whatever its number of samples. The distances from the means to the ends of their intervals are added as squares, like the
-/// deviations of independent means.
+/// Returns the mean over tasks. `of(task)` returns an optional<estimate>. The result is nullopt if `of` returns nullopt for at least one
+/// task. Each task has the same weight, whatever its number of samples. The distance from the result to each end of its interval is
+/// sqrt(sum over tasks of distance^2) / tasks. The standard deviations of independent means combine in this way.
 template <class Task, class Of>
 std::optional<estimate> mean_over(const std::vector<Task>& tasks, Of of) {
   double mean = 0, below = 0, above = 0;

@@ -47,14 +47,15 @@ struct text_fidelity {
   std::string text;  // the name of the text
   std::size_t prompt_tokens = 0;
   std::vector<step_fidelity> steps;      // one for each token read after the prompt
-  std::optional<std::size_t> parted_at;  // first token, from 0, at which the texts that both models generate greedily differ; none: equal
+  std::optional<std::size_t> parted_at;  // index of the first token in which the two greedy continuations differ; none: they are equal
   double rows = 0;                       // share of the dense model's prefill rows that the pruned model computes
   double ttft_s = 0;                     // time to first token
   double dense_ttft_s = 0;
   friend bool operator==(const text_fidelity&, const text_fidelity&) = default;
 };
 
-/// Returns the first place with different tokens. If one list is a prefix of the other, returns its length. Returns none if they are equal.
+/// Returns the index of the first token that differs. If one list is a prefix of the other, returns the length of the prefix. Returns
+/// nullopt if the lists are equal.
 inline std::optional<std::size_t> first_difference(std::span<const token_id> a, std::span<const token_id> b) {
   const auto at = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
   if (at == a.size() && at == b.size()) return std::nullopt;
@@ -72,8 +73,8 @@ struct fidelity_summary {
   estimate kl{};                // nats per step
   estimate dense_perplexity{};  // exp(mean loss)
   estimate perplexity{};
-  double equal_texts = 0;                  // share of the texts after which both models generate the same text greedily
-  std::optional<std::size_t> parted_at{};  // the earliest over all texts
+  double equal_texts = 0;                  // share of the texts that both models continue alike when they generate greedily
+  std::optional<std::size_t> parted_at{};  // the smallest parted_at of the texts
   double rows = 0;                         // the mean
   double ttft_s = 0, dense_ttft_s = 0;     // the means
   friend bool operator==(const fidelity_summary&, const fidelity_summary&) = default;

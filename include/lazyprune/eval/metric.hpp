@@ -43,9 +43,10 @@ constexpr std::string_view name_of(eval_metric metric) {
   return names[static_cast<std::size_t>(metric)];
 }
 
-/// Returns the score of a prediction, from 0 to 1. Most metrics score it against each answer and take the best score, or 0 if there are no
-/// answers. string_match_all and string_match_part score it against all answers at once. `classes`: the names of all classes; only
-/// classification needs them. Throws `error` if the answers or classes are not of the kind that the metric needs.
+/// Returns the score of a prediction, from 0 to 1. Most metrics score the prediction against each answer and take the best score, or 0 if
+/// there are no answers. string_match_all and string_match_part score it against all answers at once. `classes`: the names of all classes;
+/// only classification needs them. Throws `error` if classification gets no `classes`, if string_match_all or string_match_part gets no
+/// answers, or if an answer of retrieval or retrieval_zh does not name a paragraph.
 inline double score_of(eval_metric metric, std::string_view prediction, const std::vector<std::string>& answers,
                        const std::vector<std::string>* classes = nullptr) {
   const auto best = [&](auto score) {

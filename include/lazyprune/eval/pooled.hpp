@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several runs of one sample, for example with different seeds, combined into one.
+// Combines several runs of one sample, for example with different seeds, into one prediction.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct pooled_prediction {
   double score;                // 0 to 1: the mean
 };
 
-/// Combines the runs of one sample. An interval over samples must count samples: five runs of one sample are not five samples. A value is
-/// left out if at least one run lacks it. Throws `error` if there is no run, if a run has no cost, or if the runs have different numbers of
+/// Combines the runs of one sample. Otherwise a confidence interval would take five runs of one sample for five samples. A value is left
+/// out if at least one run lacks it. Throws `error` if there is no run, if a run has no cost, or if the runs have different numbers of
 /// layers. Also throws as `score_of` does.
 inline pooled_prediction pooled(const eval_task& task, std::span<const eval_prediction> runs) {
   if (runs.empty()) throw error(task.name, "runs", "at least one run of the sample", "none");

@@ -46,7 +46,7 @@ void read_answers(const json_value& object, Record& to) {
   to.answers = strings_of(object.has("outputs") ? object.at("outputs") : object.at("answers"));
   if (const auto classes = object.find("all_classes")) to.all_classes = strings_of(*classes);
   if (const auto length = object.find("length"); length && length->number() != -1)
-    to.length = length->whole_number();  // RULER writes -1 if it is unknown
+    to.length = length->whole_number();  // RULER writes -1 for an unknown length
   to.id = id_of(object);
 }
 
@@ -102,8 +102,8 @@ inline eval_prediction prediction_of(const json_value& object) {
 }  // namespace detail
 
 /// Reads all samples. A bad line is reported to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and skipped. Without `on_bad`,
-/// its error is thrown. `check` is called with each sample and its JSON record, which knows its file and line. If `check` throws `error`,
-/// the line is bad. Throws `error` of code io if reading fails.
+/// its error is thrown. `check` is called with each sample and its JSON record. The record knows its file and line. A line is also bad if
+/// `check` throws `error`. Throws `error` of code io if reading fails.
 inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
                                              const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
   const auto read = [&](const json_value& record) {
@@ -145,7 +145,7 @@ inline std::string to_line(const eval_prediction& prediction) {
 }
 
 /// Scores existing predictions, without a model. A line that is bad or cannot be scored is reported to `on_bad` and skipped. Without
-/// `on_bad`, its error is thrown. Throws `error` if no line is left.
+/// `on_bad`, its error is thrown. Throws `error` if no line was scored.
 inline eval_summary score_predictions(line_reader& lines, const eval_task& task, std::string_view method,
                                       const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {
   std::vector<double> scores;

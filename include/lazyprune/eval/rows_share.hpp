@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The cost of a schedule, without running it: the share of the dense prefill's rows that it computes.
+// Computes the cost of a schedule without running a model: the share of the dense prefill's rows that the schedule leaves to compute.
 #pragma once
 
 #include <lazyprune/policy/schedule/stages.hpp>

@@ -27,7 +27,7 @@ struct eval_sample {
 
 /// The origin and the cost of a prediction.
 struct eval_cost {
-  std::string model;    // its directory
+  std::string model;    // its path
   std::string method;   // the pruning method
   std::string asked{};  // all that the answer depends on except the model: flags, and a digest of the prompt; empty: an older record
   std::size_t prompt_tokens = 0;
@@ -41,7 +41,7 @@ struct eval_cost {
   std::uint64_t revived = 0;                      // revived rows, summed over layers and steps
   // (11, layers): prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the decode steps; empty: an older record
   std::vector<std::vector<std::uint64_t>> usage;
-  std::uint64_t peak_bytes = 0;  // most memory at a time, with the weights
+  std::uint64_t peak_bytes = 0;  // most memory in use at one time, including the weights
   friend bool operator==(const eval_cost&, const eval_cost&) = default;
 };
 

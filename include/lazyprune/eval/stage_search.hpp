@@ -26,7 +26,7 @@ struct searched_stages {
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
 
-/// A score with its loss. An evaluation may return it in place of a score, to say itself how large the loss is.
+/// A score with its loss. An evaluation may return this struct in place of a score if it computes the loss itself.
 struct stage_score {
   double score;  // 0 to 100
   double loss;   // points of score, as the caller defines them
@@ -41,27 +41,27 @@ struct stage_search_result {
 
 /// Local search over stages. Each layer has at most one stage, with a share from a grid.
 ///  1. Lower: add a stage to the best stages so far, if `most_stages` allows it, or lower the share of one stage. Take the change that
-///     leaves the fewest rows. For each layer, bisection finds the lowest share that holds. Before that, one evaluation checks whether the
-///     layer can beat the best layer so far.
+///     leaves the fewest rows. For each layer, one evaluation tests the largest share that leaves fewer rows than the best change so far.
+///     If this share does not hold, the layer is skipped. Otherwise bisection finds the lowest share that holds.
 ///  2. Exchange, if step 1 finds nothing: soften one stage (take the next larger share, move it one layer later, or remove it), and lower
 ///     as in step 1. Accept the result if it has fewer rows than the best stages.
 /// Steps 1 and 2 repeat until neither finds anything. A model of more than 8 layers is first searched by step 1 alone, with new stages
-/// after 4 to 8 evenly spaced layers. Then new stages are tried after twice as many layers, and so on. Stages that prune harder than stages
-/// that did not hold are not evaluated, but assumed not to hold either. (Stages prune harder than others if no layer has more active tokens
-/// under them.) Nothing is evaluated twice. The result depends only on the scores and losses.
+/// after 4 to 8 evenly spaced layers. Then new stages are tried after twice as many layers, and so on. Stages A prune at least as hard as
+/// stages B if no layer has more active tokens with A than with B. If B did not hold, the search assumes that A does not hold either, and
+/// does not evaluate A. Nothing is evaluated twice. The result depends only on the scores and losses.
 ///
-/// It finds a local optimum: no change of one stage and no exchange improves it. If a score rises with more pruning, for example by chance
-/// with few samples, the search can miss better stages. Also, the best of many evaluations looks better than it is. So score the result on
-/// other samples. With few samples, return a `stage_score` whose loss is the largest plausible one.
-/// A round of step 1 evaluates about one schedule per layer and a few more. A round of step 2 evaluates up to that many for each way to
-/// soften a stage. Many schedules are ruled out without an evaluation.
+/// The result is a local optimum: no change of one stage and no exchange improves it. If a score rises with more pruning, for example by
+/// chance with few samples, the search can miss better stages. Also, the best of many evaluations looks better than it is. So score the
+/// result on other samples. With few samples, return a `stage_score` whose loss is the largest plausible one.
+/// A round of step 1 evaluates about one schedule per layer and a few more. A round of step 2 lowers as in step 1 for each way to soften a
+/// stage, so it may evaluate as many schedules for each way. Many schedules are ruled out without an evaluation.
 struct stage_search {
   double max_loss = 1.0;                                           // points of score
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // descending, each in (0, 1)
   std::size_t most_evaluations = 100;                              // including the one of the dense model
   std::size_t most_stages = 0;                                     // 0: one for each layer
   std::optional<std::vector<layer_id>> after{};                    // numbers of completed layers after which a stage may stand; none: all
-  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true: skip this one
+  std::function<bool(const stages&)> enough{};                     // called before each evaluation except the first; true: skip it
 
   /// Searches stages for a model of `layers` layers. `evaluate(const stages&)` returns a `stage_score`, or a score from 0 to 100. The loss
   /// of such a score is the dense model's score minus this score. The first call has no stages: it scores the dense model. Throws `error`
@@ -70,7 +70,8 @@ struct stage_search {
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 
   /// Returns the least number of layers after which a later evaluation can still prune, given that the stages `failed` did not hold. If
-  /// `failed` is a single stage with the largest share, no later evaluation prunes after its layer or an earlier one. Otherwise returns 0.
+  /// `failed` is a single stage with the largest share, every stage after as many or fewer layers prunes at least as hard and is skipped.
+  /// The result is then the next number of layers after which a stage may stand. Otherwise the result is 0.
   layer_id first_after(const stages& failed, layer_id layers) const {
     if (failed.list().size() != 1 || failed.list().front().share != shares.front()) return 0;
     layer_id next = failed.list().front().after + 1;
@@ -82,7 +83,7 @@ struct stage_search {
   bool stands(layer_id done) const { return !after || std::ranges::find(*after, done) != after->end(); }
 };
 
-/// Returns the Pareto front of the evaluated stages: rows ascend, and each score is higher than all before it.
+/// Returns the Pareto front of the evaluated stages: rows ascend, and each score is higher than all scores before it.
 inline std::vector<searched_stages> best_trades(std::vector<searched_stages> tried) {
   std::ranges::stable_sort(tried, [](const auto& a, const auto& b) { return a.rows != b.rows ? a.rows < b.rows : a.score > b.score; });
   std::vector<searched_stages> best;
@@ -134,8 +135,8 @@ class stage_searcher {
     return std::nullopt;
   }
 
-  /// Tries to lower one share or to add one stage. Of the results that hold, returns the one with the fewest rows. Returns none if none of
-  /// them has fewer rows than `bound`.
+  /// Tries to lower one share or to add one stage. Of the results that hold and have fewer rows than `bound`, returns the one with the
+  /// fewest rows. Returns nullopt if there is no such result.
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
     const auto standing = static_cast<std::size_t>(std::ranges::count_if(from, [](std::size_t notch) { return notch > 0; }));
@@ -194,7 +195,7 @@ class stage_searcher {
     return result_.trail.back().holds;
   }
 
-  /// Whether no layer has more active tokens under `a` than under `b`.
+  /// Whether no layer has more active tokens with `a` than with `b`.
   bool harder(const notches& a, const notches& b) const {
     double active_a = 1, active_b = 1;
     for (std::size_t l = 0; l < a.size(); ++l) {
@@ -205,12 +206,12 @@ class stage_searcher {
     return true;
   }
 
-  static constexpr layer_id coarse = 8;  // the first, coarse search tries stages after at most this many layers
+  static constexpr layer_id coarse = 8;  // the first, coarse search tries at most this many places for a stage
   static constexpr double rounding = 1e-9;
 
   const stage_search& how_;
   layer_id layers_;
-  layer_id apart_ = 1;  // new stages go after layers that are multiples of this
+  layer_id apart_ = 1;  // new stages are tried only after a multiple of this many layers
   Evaluate& evaluate_;
   std::vector<notches> tried_;  // parallel to the trail
   stage_search_result result_;

@@ -25,20 +25,20 @@ struct eval_summary {
   std::string metric;
   std::size_t n = 0;  // predictions; or samples, if several runs of a sample are pooled (eval/pooled.hpp)
   estimate score{};   // 0 to 100
-  // How many points of score the method is below the dense model, paired by sample (loss_of). Not set for the dense model itself, nor if
-  // the dense model answered other questions.
+  // How many points the method's score is below the dense model's, compared sample by sample (loss_of). Not set for the dense model itself,
+  // nor if the dense model answered other questions.
   std::optional<estimate> lost{};
   // The members below are set only if every prediction has a cost. Times are means over the predictions that have times.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> generated_tokens{};  // including EOS
   std::optional<estimate> ttft_s{};
   std::optional<estimate> dense_ttft_s{};
-  std::optional<estimate> speedup_ttft{};    // mean dense time over mean pruned time to first token
+  std::optional<estimate> speedup_ttft{};    // mean dense_ttft_s over mean ttft_s of the predictions that have both
   std::optional<estimate> share_computed{};  // share of the (prompt token, layer) pairs computed by the end of the generation
   std::optional<estimate> revived{};         // revived rows per prediction
   std::optional<estimate> total_s{};         // time of the whole generation
-  std::optional<estimate> speedup_total{};   // mean dense time over mean pruned time of the whole generation
-  std::optional<std::uint64_t> timed{};      // predictions that have times
+  std::optional<estimate> speedup_total{};   // mean dense_total_s over mean total_s of the predictions that have both
+  std::optional<std::uint64_t> timed{};      // number of predictions with a time to first token
   std::vector<double> per_layer{};           // share of the prompt tokens that each layer computed in the prefill
   // (11, layers): share of the prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the decode steps.
   std::vector<std::vector<double>> usage{};
@@ -48,7 +48,8 @@ struct eval_summary {
 
 namespace detail {
 
-/// Returns counts of tokens as shares of the prompts' tokens. The result is empty if predictions have different numbers of counts.
+/// `counts_of(cost)` is a list of token counts, one for each layer. Returns for each layer the sum of its counts over all predictions,
+/// divided by the sum of their prompt tokens. The result is empty if the lists have different lengths.
 template <class Counts>
 std::vector<double> shares_of_tokens(std::span<const eval_prediction> predictions, Counts counts_of) {
   std::vector<double> shares(counts_of(*predictions.front().cost).size(), 0.0);
@@ -75,8 +76,9 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 
 }  // namespace detail
 
-/// Returns how many points of score `scores` is below `dense` in the mean. Entry i of both lists is the score of sample i, from 0 to 1. The
-/// interval is usually narrower than without pairs, because the differences do not show that some samples are harder than others.
+/// Returns how many points, on a scale of 100, the mean of `scores` is below the mean of `dense`. Entry i of both lists is the score of
+/// sample i, from 0 to 1. The interval comes from the differences of these pairs. It is usually narrower than an interval without pairs,
+/// because a hard sample lowers both scores but hardly changes their difference.
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));

@@ -16,12 +16,12 @@ inline namespace v0 {
 struct eval_task {
   std::string_view name;    // of the data set
   std::string_view group;   // its row in the paper's Table 1, or "RULER"
-  std::string_view prompt;  // a sample's context replaces {context}, which occurs at most once; its input replaces {input}
+  std::string_view prompt;  // the sample's context replaces {context} (at most one), and the sample's input replaces {input}
   std::size_t max_new;      // tokens to generate
   eval_metric metric;
   bool first_line = false;     // only the first non-empty line of a prediction counts
   bool chat = true;            // the prompt goes into the model's chat format
-  std::string_view stop = "";  // the answer ends where this text first occurs, empty lines at the start aside; empty: at EOS
+  std::string_view stop = "";  // the answer ends where this text first occurs after the answer's leading line breaks; empty: at EOS
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 
@@ -31,8 +31,8 @@ struct prompt_parts {
   friend bool operator==(const prompt_parts&, const prompt_parts&) = default;
 };
 
-/// Fills in the task's prompt, and appends the sample's answer_prefix. If the prompt has no {context}, as in RULER, the whole prompt is
-/// context.
+/// Fills in the task's prompt, and appends the sample's answer_prefix. If the prompt has no {context}, as in RULER, the whole filled-in
+/// prompt becomes prompt_parts::context.
 inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sample) {
   constexpr std::string_view context = "{context}", input = "{input}";
   const auto with_input = [&](std::string_view text) {

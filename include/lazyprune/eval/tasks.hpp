@@ -25,8 +25,8 @@ Answer the question based on the given passages. Only give me the answer and do 
 Question: {input}
 Answer:)";
 
-// A RULER sample contains its whole prompt. If it has the key `answer_prefix`, the value of this key is the beginning of the answer. It is
-// appended to the prompt.
+// A RULER sample contains its whole prompt. If the sample has the key `answer_prefix`, the value is the beginning of the answer. This
+// beginning is appended to the prompt.
 constexpr eval_task ruler_task(std::string_view name, std::size_t max_new, eval_metric metric = eval_metric::string_match_all) {
   return {name, "RULER", "{input}", max_new, metric};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares two traces of one input. Do two engines compute the same tokens at the same layers? Where do they first differ, and can rounding
-// explain the difference? Once the kept sets differ, all later differences may follow from that. So only the first difference is
+// explain the difference? Once the kept sets differ, this difference may cause all later ones. So only the first difference is
 // reported.
 #pragma once
 
@@ -20,8 +20,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Scores are floats. Two engines may choose differently if the lowest kept and the highest dropped score are nearly equal: if they differ
-/// by less than this, relative to the lowest kept score.
+/// The margin of a choice is the difference between the lowest kept score and the highest dropped score, relative to the lowest kept score.
+/// Scores are floats and are rounded, so two engines may choose differently if the margin is below this number.
 inline constexpr double rounding_margin = 1e-6;
 
 enum class trace_field : std::uint8_t { steps, layers, tokens, active, rows, revived, logits, next };
@@ -83,7 +83,7 @@ inline std::vector<position> only_in(std::span<const position> a, std::span<cons
   return rest;
 }
 
-/// Returns the largest absolute difference between the logits of two steps. Both must have the same number of logits. The result is
+/// Returns the largest absolute difference between the logits of two steps. Both steps must have the same number of logits. The result is
 /// infinite if one logit is not a number.
 inline double logits_apart(const step_trace& a, const step_trace& b) {
   double most = 0;

@@ -47,15 +47,15 @@ struct placed_tensor {
   }
 };
 
-/// Why a model is opened: to compute with it, or only to describe it. A model that is only described may be one that this library does not
-/// support.
+/// Why a model is opened: to compute with it, or only to describe it. A model that this library does not support can still be described.
 enum class model_use : std::uint8_t { computed, described };
 
 /// Several threads may call const member functions at once.
 class checkpoint {
  public:
-  /// `path`: a GGUF file, the first of its shards, or a folder. If a folder has both safetensors and GGUF files, the safetensors are used.
-  /// Throws `error` if a file is missing or malformed. Throws `error` if the config is not supported, unless `use` is `described`.
+  /// `path`: a GGUF file, the first shard of a GGUF model, or a model's folder. If a folder has both safetensors and GGUF files, the
+  /// safetensors are used. Throws `error` if a file is missing or malformed. Throws `error` if the config is not supported, unless `use` is
+  /// `described`.
   explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
       : path_(std::move(path)), use_(use) {
     std::error_code failure;
@@ -94,14 +94,14 @@ class checkpoint {
     return std::nullopt;
   }
 
-  /// Notes for the user about keys of the config. Each begins with the file and the key that it is about. Empty for a GGUF model, and if
-  /// the config is not supported.
+  /// Returns notes for the user about keys of the config. Each note begins with the file and the key. There are no notes for a GGUF model,
+  /// or if the config is not supported.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
-  /// The stages that lazyprune.json recommends, in the syntax of stages::parse. It is nullopt if there is no such file.
+  /// Returns the stages that lazyprune.json recommends, in the syntax of stages::parse, or nullopt if there is no such file.
   const std::optional<std::string>& stages() const { return stages_; }
 
-  /// All tensors, by their name in the file. The views are valid while the checkpoint exists.
+  /// Returns all tensors by their names in the files. The names are views that are valid while the checkpoint exists.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
   /// Starts to read, in the background, the first 128 MiB of the file with the weights, or of the first shard. Does nothing if the file is
@@ -155,16 +155,16 @@ class checkpoint {
     return placed;
   }
 
-  /// Whether the file interleaves the two halves of each head's rows in this tensor. GGUF files do this for q and k of a llama, because
-  /// their RoPE rotates neighbouring rows.
+  /// Whether the file interleaves the two halves of each head's rows in this tensor. GGUF files do this for q and k of some families, such
+  /// as llama, because llama.cpp's RoPE for these families rotates neighbouring rows.
   bool interleaves(std::string_view name) const {
     if (!family_ || !family_->interleaved) return false;
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
   /// Throws `error` if the files have a weight that is not in `names`, because the config then leaves out a part of the model. Ignores
-  /// three kinds of weights: RoPE frequencies (old checkpoints store them) and their divisors (GGUF), the output head of a model with tied
-  /// embeddings, and the image model beside a text model.
+  /// three kinds of weights. The first is RoPE frequencies, which old checkpoints store, and divisors of frequencies, which GGUF files
+  /// store. The second is the output head of a model with tied embeddings. The third is the image model beside a text model.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));

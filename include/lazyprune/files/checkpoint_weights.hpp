@@ -29,8 +29,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The shapes of a checkpoint's tensors without their numbers. load_model first asks it for all tensors. So missing and wrong tensors are
-/// found before any tensor is widened and packed.
+/// The shapes of a checkpoint's tensors without their numbers. load_model first asks an object of this class for all tensors. So missing
+/// and wrong tensors are found before any tensor is widened and packed.
 class checkpoint_shapes {
  public:
   /// The checkpoint must outlive this object.
@@ -38,8 +38,8 @@ class checkpoint_shapes {
 
   bool contains(std::string_view name) const { return files_.contains(name); }
 
-  /// Returns a float tensor of this shape: a vector of zeros, or a matrix without data. Throws `error` if the file has another shape or no
-  /// such tensor.
+  /// Returns a float tensor of this shape: a vector of zeros, or a matrix without data. Throws `error` if the file has no such tensor, or
+  /// if the file's tensor has another shape or an unsupported type.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     files_.of_shape(name, rows, columns);
     asked_.emplace(name);
@@ -70,7 +70,7 @@ class checkpoint_weights {
 
   /// Returns the tensor, which is valid while this object and the checkpoint exist. Throws `error` if the tensor is missing, or has another
   /// shape or an unsupported type. If `rows` is 1, the tensor may also be a vector. If the file is mapped, this call starts to read the
-  /// tensor into memory. The tensor's pages are released with the last matrix that uses them.
+  /// tensor into memory. A matrix's pages are released when the last copy of its pointer `held` is gone.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
@@ -89,7 +89,8 @@ class checkpoint_weights {
     return result;
   }
 
-  /// Returns the tensor's file and its offset in that file. load_model orders the layers by them. A missing tensor sorts first.
+  /// Returns the tensor's file and its offset in that file. load_model loads the layers in the order of these pairs. A missing tensor comes
+  /// first.
   std::pair<std::string_view, std::size_t> place(std::string_view name) const {
     const placed_tensor* const t = files_.find(name);
     if (!t) return {};
@@ -97,7 +98,8 @@ class checkpoint_weights {
   }
 
  private:
-  /// Returns the numbers of a vector that consists of whole blocks. Undoes the interleaving of heads.
+  /// Returns the numbers of a vector, in its type. In the file the vector must consist of whole blocks of `type`. If `head_dim` is above 0,
+  /// also undoes the interleaving of heads.
   const std::byte* numbers_of(const tensor& vector, const ggml_type& type, std::size_t head_dim) const {
     const std::size_t unit = size_of(vector.type);
     std::vector<std::byte> in_file(vector.bytes()), numbers(vector.bytes());
@@ -126,7 +128,7 @@ class checkpoint_weights {
   // Mutable, because load_model calls only const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
-  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // ranges [first, end) that were asked for
+  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // by file: the range [first, end) last asked for
   mutable read_ahead ahead_;
 };
 

@@ -57,7 +57,7 @@ inline void refuse_quantization(const json_value& config) {
 }
 
 /// Refuses quantization, and keys that only other families use in their computations. A key is accepted if its value changes nothing. `c`
-/// has the model's shape.
+/// must already have the model's shape.
 inline void refuse_other_keys(const json_value& config, const model_family& family, const model_config& c) {
   struct other_key {
     std::string_view name;
@@ -108,8 +108,8 @@ inline void read_shape(const json_value& config, const model_family& family, mod
 
 }  // namespace detail
 
-/// Returns the token ids under `key`. The value is a number or a list. If the key is missing, there are no ids. In some files,
-/// 2^32 - 1 and -1 mean "no token".
+/// Returns the token ids under `key`. The value is a number or a list. If the key is missing, there are no ids. Leaves out 2^32 - 1 and -1,
+/// which mean "no token" in some files.
 inline std::vector<token_id> token_ids_of(const json_value& config, std::string_view key, std::size_t vocabulary) {
   std::vector<token_id> ids;
   const auto value = config.find(key);

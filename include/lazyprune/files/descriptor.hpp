@@ -43,14 +43,14 @@ class file_descriptor {
 
   int get() const { return number_; }
   /// Closes the descriptor. Returns false, with errno set, if written bytes may be lost. EINTR is not an error, since the descriptor is
-  /// closed then, too.
+  /// closed even then.
   bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0 || errno == EINTR; }
 
  private:
   int number_;
 };
 
-/// Opens a file. Throws `error` if its name or permissions are at fault, and `error` of code io if the machine is at fault. `name` is the
+/// Opens a file. Throws `error` if the path or the file's permissions are at fault, and `error` of code io if the machine is. `name` is the
 /// file's name in errors. `mode`: the permissions of a new file, before the umask.
 inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected,
                                  mode_t mode = 0666) {
@@ -62,7 +62,7 @@ inline file_descriptor open_file(const std::filesystem::path& path, int flags, c
   throw error(name, "", expected, reason_of(code));
 }
 
-/// Returns the file that a name leads to through symbolic links. This file need not exist.
+/// Follows the symbolic links from `path` and returns the path at their end. No file need exist there.
 inline std::filesystem::path behind_links(std::filesystem::path path) {
   std::error_code failure;
   for (int links = 0; links < 40 && std::filesystem::is_symlink(path, failure); ++links) {

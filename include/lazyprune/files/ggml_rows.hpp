@@ -17,8 +17,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Returns the place of this row of q or k in a llama's GGUF file. The file interleaves the two halves of each head, because its RoPE
-/// rotates neighbouring rows.
+/// Returns the index that row `row` of q or k has in a GGUF file of a Llama model. Such files interleave the two halves of each head,
+/// because llama.cpp's RoPE for these models rotates neighbouring rows.
 constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
   const std::size_t in_head = row % head_dim, half = head_dim / 2;
   return row - in_head + in_head % half * 2 + in_head / half;
@@ -50,7 +50,7 @@ class ggml_rows final : public row_reader {
   }
 
  private:
-  // How many values are converted at a time. They fit in the L1 cache, so that rounding to bf16 finds them there.
+  // How many values are converted at a time. The floats are so few that they are still in the L1 cache when they are rounded to bf16.
   static constexpr std::size_t piece = 1024;
   static_assert(piece % unit == 0);
 
@@ -59,7 +59,8 @@ class ggml_rows final : public row_reader {
       std::memcpy(to, values, count * 4);
       return to + count * 4;
     }
-    std::uint16_t bits[piece];  // a copy, so that the loop is vectorized: `to` points to bytes, which may alias the floats
+    // The loop does not write to `to`: bytes may alias the floats, so the compiler would not vectorize the loop.
+    std::uint16_t bits[piece];
     for (std::size_t i = 0; i < count; ++i) bits[i] = bf16_of_float(values[i]);
     std::memcpy(to, bits, count * 2);
     return to + count * 2;

@@ -21,7 +21,7 @@ struct ggml_type {
   std::uint32_t id;  // in files
   std::string_view name;
   std::uint32_t values, bytes;  // in a block
-  /// Dequantizes `blocks` blocks to float. It is null if the type is not supported. Plain types have blocks of one value.
+  /// Dequantizes `blocks` blocks to float. The pointer is null if the type is not supported. Plain types have blocks of one value.
   void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
 };
 
@@ -56,8 +56,8 @@ inline void read_q8_0(block_bytes b, float* __restrict out) {
 }
 
 // In Q4_0, Q4_1, Q5_0 and Q5_1, the low halves of the bytes are the first 16 values, and the high halves are the other 16. The fifth bits,
-// if any, are stored together. The two halves are read in a nested loop, because GCC 12 would unroll two separate loops of 16 before it
-// vectorizes. It would then find no vectors for AVX2, and the code would take five times as long.
+// if any, are stored together. The two halves are read in a nested loop, because GCC 12 unrolls two separate loops of 16 before it
+// vectorizes. It then does not vectorize them for AVX2, and the code takes five times as long.
 
 inline void read_q4_0(block_bytes b, float* __restrict out) {
   const float d = b.half(0);
@@ -109,7 +109,7 @@ inline void read_q3_k(block_bytes b, float* __restrict out) {
     const int scale = (scales[i % 8] >> 4 * (i / 8) & 15) | (scales[8 + i % 4] >> 2 * (i / 4) & 3) << 4;
     const float group = d * static_cast<float>(scale - 32);
     const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2),
-                      third = b + 16 * (i % 2);  // third bits; a value whose third bit is 0 is less by 4
+                      third = b + 16 * (i % 2);  // the third bits; a value is 4 less if its third bit is 0
     for (std::size_t j = 0; j < 16; ++j)
       out[16 * i + j] = group * static_cast<float>((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4 - 4);
   }
@@ -181,7 +181,8 @@ inline void read_iq4_xs(block_bytes b, float* out) {
   }
 }
 
-/// The scale is 2^(e - 127), halved because the values are doubled. The two smallest scales are subnormal.
+/// The scale of the block is 2^(e - 127). It is halved here because mxfp4_values are doubled. For e = 0 and e = 1, the halved scale is
+/// subnormal.
 inline void read_mxfp4(block_bytes b, float* out) {
   const auto e = static_cast<std::uint32_t>(b[0]);
   read_chosen(b + 1, std::bit_cast<float>(e < 2 ? 0x0020'0000u << e : (e - 1) << 23), mxfp4_values, out);

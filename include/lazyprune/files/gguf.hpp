@@ -70,7 +70,7 @@ struct gguf_entry {
 
 }  // namespace detail
 
-/// One value of a file's metadata. The getters throw `error` if the value has another type. A value is valid while the file exists.
+/// One value of a file's metadata. The getters throw `error` if the value has another type. A value is valid while the gguf_file exists.
 class gguf_value {
  public:
   gguf_value(std::string_view file, const detail::gguf_entry& entry) : file_(file), entry_(entry) {}
@@ -94,7 +94,8 @@ class gguf_value {
     need(value && *value >= least && *value <= most, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return *value;
   }
-  /// Returns a finite number from any number type. An f32 is read as the number that its shortest decimal text stands for.
+  /// Returns a number of any number type. Throws `error` unless it is finite. An f32 is read as the number that its shortest decimal text
+  /// stands for.
   double number() const {
     const auto value = real(entry_.type, entry_.bytes.data());
     need(value && is_finite(*value), "a finite number");
@@ -228,7 +229,7 @@ class gguf_value {
   detail::gguf_entry entry_;
 };
 
-/// The contents of a file. Keys and data are views of its bytes.
+/// The contents of a file. Keys, names and data are views of the file's bytes.
 struct gguf_contents {
   std::vector<detail::gguf_entry> metadata;  // ascending by key
   std::vector<stored_tensor> tensors;        // ascending by name
@@ -319,7 +320,8 @@ class gguf_parser {
     if (version == 1) fail("version 2 or 3", "version 1, whose lengths have 32 bits", error_code::unsupported);
     if (version != 2 && version != 3) fail("version 2 or 3", std::to_string(version));
     const auto tensors = number<std::uint64_t>("the number of tensors"), keys = number<std::uint64_t>("the number of keys");
-    // The keys follow, then the tensors. The rest of the file must have room for that many keys or tensors of the smallest size.
+    // The keys follow, then the tensors. Neither count may be larger than if the rest of the file had only keys, or only tensors, of the
+    // smallest size.
     const std::uint64_t most_keys = std::min(left() / least_key, most_entries), most_tensors = std::min(left() / least_info, most_entries);
     const std::string limit = ", because of the file's size or the limit of " + std::to_string(most_entries);
     if (keys > most_keys) fail("a count of at most " + std::to_string(most_keys) + " keys" + limit, std::to_string(keys));
@@ -398,7 +400,7 @@ class gguf_parser {
     const std::uint64_t row = t.shape.empty() ? 1 : t.shape[0];
     if (row % type->values != 0)
       fail("rows of whole blocks: a multiple of " + std::to_string(type->values) + " for " + std::string(type->name), std::to_string(row));
-    std::ranges::reverse(t.shape);  // the file has the length of a row first
+    std::ranges::reverse(t.shape);  // in the file, the length of a row comes first
     std::uint64_t values = 1, bytes = 0;
     bool fits = true;
     for (const std::uint64_t n : t.shape) fits = fits && !__builtin_mul_overflow(values, n, &values);
@@ -439,7 +441,7 @@ class gguf_parser {
   std::size_t at_ = 0;
   std::uint64_t alignment_ = 32;
   gguf_contents contents_;
-  // For errors: where in the file the parser is.
+  // The place of the parser in the file, for errors.
   std::string_view section_, name_;
   std::uint64_t index_ = 0;
 };
@@ -451,8 +453,8 @@ inline gguf_contents parse_gguf(std::span<const std::byte> bytes, std::string_vi
   return detail::gguf_parser(bytes, file).parse();
 }
 
-/// Whether a path is a GGUF file. Its first bytes decide, because caches name files by their hash. A file whose name ends in .gguf also
-/// counts as one, so that opening it reports what is wrong with it.
+/// Whether the file at this path is a GGUF file. Its first bytes decide, because caches name files by hash, without ".gguf". A file whose
+/// name ends in .gguf also counts as a GGUF file, so that opening it reports what is wrong with it.
 inline bool is_gguf_path(const std::filesystem::path& path) {
   std::error_code failure;
   if (!std::filesystem::is_regular_file(path, failure)) return false;
@@ -504,8 +506,8 @@ inline const stored_tensor* find_tensor(std::span<const gguf_file> shards, std::
   return nullptr;
 }
 
-/// Opens a GGUF model. `path` is its one file, or the first of its shards NAME-00001-of-0000N.gguf. Throws `error` as gguf_file does, and
-/// if a shard is missing or does not belong to the others.
+/// Opens a GGUF model. `path` is the model's one file, or the first of its shards NAME-00001-of-0000N.gguf. Throws `error` if a file cannot
+/// be read or does not follow the format, and if a shard is missing or does not belong to the others.
 inline std::vector<gguf_file> open_gguf(const std::filesystem::path& path, file_access how = file_access::map) {
   std::vector<gguf_file> shards;
   shards.emplace_back(mapped_file(path, how));

@@ -26,8 +26,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns the GGUF name of the tensor with this Hugging Face name, or an empty string if it has none. `of_family`: the family's own names,
-/// which have precedence.
+/// Returns the GGUF name of the tensor with this Hugging Face name, or an empty string if the tensor has none. `of_family`: the family's
+/// own names, which have precedence.
 inline std::string gguf_name_of(std::string_view name, std::span<const tensor_name> of_family = {}) {
   constexpr tensor_name whole[] = {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
   constexpr tensor_name of_layer[] = {
@@ -183,7 +183,7 @@ class gguf_config_reader {
                factor = keys_.find("rope.scaling.factor");
     const auto& stated = factor ? factor : old_factor;
     const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 means no scaling
-    const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // like llama.cpp, reads a factor alone as linear
+    const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // no type, but a factor: linear, as in llama.cpp
     if (kind == "linear" || kind == "yarn") {
       const gguf_value of = stated ? *stated : keys_.at("rope.scaling.factor");
       rope.factor = of.number();
@@ -201,7 +201,7 @@ class gguf_config_reader {
     }
   }
 
-  /// Reads LongRoPE if the file has its two tensors. The file need not name LongRoPE as the type of the scaling.
+  /// Reads the two tensors of LongRoPE if the file has them. The key rope.scaling.type need not be "longrope".
   void read_longrope(rope_config& rope, std::size_t half) {
     constexpr std::string_view names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
     const auto type = keys_.find("rope.scaling.type");

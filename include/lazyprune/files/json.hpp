@@ -54,7 +54,8 @@ class strict_json : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
 };
 
-/// Passes the text to the reader, which throws at the first error. The parser does not recurse, so deep nesting cannot overflow the stack.
+/// Parses the text and passes its values to the reader. Throws `error` at the first fault. The parser does not recurse, so deep nesting
+/// cannot overflow the stack.
 inline void parse_strictly(std::string_view text, strict_json& reader, std::string_view file, std::string_view where = {}) {
   const std::string at = where.empty() ? "" : std::string(where) + ": ";
   if (const std::size_t nul = text.find('\0'); nul != text.npos)  // the parser would take it for the end of the text
@@ -156,7 +157,8 @@ class json_value {
     if (at == value_->end()) fail("the key " + in_quotes(key), "none");
     return member(key, *at);
   }
-  /// Returns a copy of this object. The members that it lacks come from the object in `others`, a JSON text. The place stays the same.
+  /// Returns a copy of this object, plus those members of `others` whose keys this object lacks. `others` is the JSON text of an object.
+  /// Errors about the copy name this object's place.
   json_value with_defaults(std::string_view others) const {
     need(value_->is_object(), "an object");
     nlohmann::json all = nlohmann::json::parse(others);
@@ -212,7 +214,7 @@ class json_value {
     need(fits, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return value_->get<std::uint64_t>();
   }
-  /// Returns any number. A number that was parsed is finite.
+  /// Returns a number of any form. It is finite, because the parser refuses numbers that overflow.
   double number() const {
     need(value_->is_number(), "a number");
     return value_->get<double>();

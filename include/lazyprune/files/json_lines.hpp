@@ -17,9 +17,9 @@ inline namespace v0 {
 /// The most bytes in a line.
 inline constexpr std::size_t longest_json_line = std::size_t{1} << 28;
 
-/// Calls read(json_value) for each line that is not empty, and returns the results. If a line is not JSON, or if `read` throws `error`,
-/// passes the error to `on_bad` and skips the line. Without `on_bad`, throws the error: "FILE: line 3: answers: expected ..., found ...".
-/// Throws `error` of code io if reading fails.
+/// Calls read(json_value) for each line that is not empty, and returns the results. A line is bad if it is too long, is not JSON, or if
+/// `read` throws `error` for it. The error of a bad line is passed to `on_bad`, and the line is skipped. Without `on_bad`, the error is
+/// thrown: "FILE: line 3: answers: expected ..., found ...". Throws `error` of code io if reading fails.
 template <class Record, class Read>
 std::vector<Record> read_json_lines(line_reader& lines, Read read, const std::function<void(const error&)>& on_bad = {}) {
   std::vector<Record> records;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads the lines of a file, a pipe or stdin, one at a time. It holds at most one line and a buffer of 64 KiB.
+// Reads the lines of a file, a pipe or stdin, one at a time. Only one line and a buffer of 64 KiB are in memory.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ inline namespace v0 {
 
 class line_reader {
  public:
-  /// "-" is stdin. A line may have up to `limit` bytes. Throws `error` if the file is missing, cannot be opened, or is a directory.
+  /// The path "-" means stdin. A line may have up to `limit` bytes. Throws `error` if the file is missing, cannot be opened, or is a
+  /// directory.
   explicit line_reader(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28)
       : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
     if (path != "-") file_ = open_file(path, O_RDONLY, name_, "a file that can be read");
@@ -48,7 +49,7 @@ class line_reader {
     return std::nullopt;
   }
 
-  /// The number of the last line that was returned or refused, from 1.
+  /// The number of the last line that was returned or refused. The first line is number 1.
   std::size_t number() const { return number_; }
   const std::string& name() const { return name_; }
 

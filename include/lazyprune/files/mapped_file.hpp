@@ -69,7 +69,7 @@ class mapped_file {
 
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  /// Whether the file is mapped, so that its pages are read into memory on first use.
+  /// Whether the file is mapped. The pages of a mapped file are read into memory on first use.
   bool mapped() const { return data_.get_deleter().mapped != 0; }
   /// Reads these bytes into memory if the file is mapped, so that other threads need not wait for them.
   void prefetch(std::span<const std::byte> part) const {
@@ -78,7 +78,8 @@ class mapped_file {
     // takes ten times the system time. A reader then waits for each page separately.
     if (advise(part, MADV_POPULATE_READ)) return;
 #endif
-    constexpr std::size_t at_once = std::size_t{1} << 19;  // Linux reads at most a device's read_ahead_kb ahead, however much is asked for
+    // A call of MADV_WILLNEED makes Linux read at most the device's read_ahead_kb, so this code makes a call for every 512 KiB.
+    constexpr std::size_t at_once = std::size_t{1} << 19;
     for (; !part.empty(); part = part.subspan(std::min(at_once, part.size())))
       advise(part.first(std::min(at_once, part.size())), MADV_WILLNEED);
   }

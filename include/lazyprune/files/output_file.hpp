@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A file that has its name only when it is complete. Until then, it is written under a temporary name. It is renamed once all of it is on
-// disk.
+// A file that gets its name only when it is complete. It is written under a temporary name, and renamed once all of it is on disk.
 #pragma once
 
 #include <atomic>
@@ -77,10 +76,10 @@ class output_file {
       buffer_.append(text);
   }
 
-  /// Gives the file its name. Without this call, the written bytes are removed and an older file stays.
+  /// Gives the file its name. Without this call, the destructor removes the written bytes, and an older file stays.
   void commit() {
     flush();
-    const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: such files cannot be synced
+    const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: cannot be synced, so not an error
     if (!stored || !file_.close()) fail("to write all of it");
     if (!unfinished_) return;
     if (std::rename(unfinished_->c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_->string());
@@ -112,7 +111,8 @@ class output_file {
     throw error(path_.string(), "", "to set the permissions of the old file", reason_of(code), error_code::io);
   }
 
-  /// Takes the name back from the signal handler. If a handler already took the name, it may still read it, so the name is never freed.
+  /// Takes the temporary name out of its slot. If a signal handler already took it out, the handler may still be reading the name, so its
+  /// memory is never freed.
   void take_back() {
     if (slot_ && !std::exchange(slot_, nullptr)->exchange(nullptr)) unfinished_.release();
   }

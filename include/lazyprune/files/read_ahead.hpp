@@ -35,7 +35,7 @@ class read_ahead {
   }
 
  private:
-  static constexpr std::size_t at_once = std::size_t{4} << 20;  // small, so that the destructor does not wait long
+  static constexpr std::size_t at_once = std::size_t{4} << 20;  // bytes; few, because the destructor waits for the part being read
 
   void work(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
@@ -51,7 +51,7 @@ class read_ahead {
   std::mutex mutex_;
   std::condition_variable_any more_;
   std::deque<std::pair<const mapped_file*, std::span<const std::byte>>> parts_;
-  std::jthread thread_;  // the last member, so that the thread ends before the other members
+  std::jthread thread_;  // the last member, so that its thread ends before the other members are destroyed
 };
 
 }  // namespace v0

@@ -39,8 +39,8 @@ inline std::string read_to_end(int descriptor, const std::string& name, std::siz
   }
 }
 
-/// Reads the file at this path to its end. Throws `error` as above, and if the file cannot be opened. If the file is a pipe without a
-/// writer, waits for a writer.
+/// Reads the file at this path to its end. Throws `error` as the function above, and also if the file cannot be opened. If the file is a
+/// pipe without a writer, waits for a writer.
 inline std::string read_to_end(const std::filesystem::path& path, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   const std::string name = path.string();
   const file_descriptor file = open_file(path, O_RDONLY | O_NOCTTY, name, "a file that can be read");

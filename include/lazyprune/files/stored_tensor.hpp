@@ -12,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One tensor of a file. `data` is little-endian and row-major. It need not be aligned.
+/// One tensor of a file. `data` is little-endian, row-major and perhaps not aligned.
 struct stored_tensor {
   std::string name;
   std::string_view type;             // as the format spells it: "F32", "BF16", "Q4_K", ...

@@ -40,7 +40,7 @@ inline void append_exactly(std::string& out, double value, std::size_t step, std
   const std::string_view text(digits.data(), static_cast<std::size_t>(end - digits.data()));
   if (!is_finite(value))
     throw error("", "step " + std::to_string(step) + ": " + std::string(key) + '[' + std::to_string(index) + ']', "a finite number", text);
-  out += text == "-0" ? "-0.0" : text;  // an integer has no negative zero
+  out += text == "-0" ? "-0.0" : text;  // readers take "-0" for the integer 0
 }
 
 /// Builds a step while its line is parsed. A trace has millions of numbers, so a tree of JSON values would take too much memory.
@@ -160,7 +160,7 @@ class trace_line : public strict_json {
     return member_ == 0 ? layer.active : member_ == 1 ? layer.rows : layer.revived;
   }
 
-  /// Returns the place of the next value, for errors.
+  /// Returns the place of the value that comes next, for errors.
   std::string here() {
     const auto entry = [](std::string_view list, std::size_t index) { return std::string(list) + '[' + std::to_string(index) + ']'; };
     const std::string layer = entry("layers", std::max<std::size_t>(step_.layers.size(), 1) - 1) + '.';
@@ -257,7 +257,7 @@ class trace_line : public strict_json {
   place at_ = place::text;
   std::size_t member_ = 0;                 // last key, as index into line_keys or layer_keys
   bool unknown_ = false;                   // the last key is not in that list
-  std::size_t skipped_ = 0;                // open objects and arrays inside an unknown key
+  std::size_t skipped_ = 0;                // open objects and arrays in the value of an unknown key
   unsigned seen_ = 0, seen_in_layer_ = 0;  // bit k: key k has occurred
 };
 

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns how many bytes a UTF-8 character has by the leading bits of its first byte. Returns 1 for a byte with other leading bits. Some
-/// bytes begin no well-formed character (0xC0, 0xF5) but give 2 or 4.
+/// Returns how many bytes a UTF-8 character has, by the leading bits of its first byte. Returns 1 if these bits are not those of a first
+/// byte. Looks only at the bits: 0xC0 gives 2 and 0xF5 gives 4, although no well-formed character begins with these bytes.
 constexpr std::size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte >= 0xf0 && byte < 0xf8 ? 4 : byte >= 0xe0 && byte < 0xf0 ? 3 : byte >= 0xc0 && byte < 0xe0 ? 2 : 1;
@@ -98,7 +98,7 @@ constexpr bool is_unicode_white_space(char32_t c) {
          c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-/// Python's str.isspace(), for chat templates and the metrics of benchmarks: White_Space and the separators U+001C to U+001F.
+/// What Python's str.isspace() counts, for chat templates and the metrics of benchmarks: White_Space, and the separators U+001C to U+001F.
 constexpr bool is_python_space(char32_t c) { return is_unicode_white_space(c) || (c >= 0x1c && c <= 0x1f); }
 
 /// Returns the size in bytes of an incomplete character at the start of the text, or 0 if there is none. The text must not begin with a

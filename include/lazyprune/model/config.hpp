@@ -19,7 +19,7 @@ enum class rope_scaling : std::uint8_t {
   none,
   linear,    // divides every frequency by `factor`
   llama3,    // divides low frequencies, keeps high ones, interpolates between (Llama 3.1)
-  yarn,      // arXiv 2309.00071: like llama3, but its bounds count rotations over the original length; also scales attention
+  yarn,      // arXiv 2309.00071: like llama3, but interpolates by the index of a frequency (model/rope.hpp); also scales attention
   longrope,  // arXiv 2402.13753: divides each frequency by its own divisor (`divisors`, `long_divisors`); also scales attention
 };
 
@@ -30,8 +30,8 @@ struct rope_config {
   std::size_t original_positions = 0;   // llama3, yarn, longrope: the longest sequence before scaling
   double low_frequency = 1.0;           // llama3: `low_freq_factor`
   double high_frequency = 4.0;          // llama3: `high_freq_factor`
-  double beta_fast = 32.0;              // yarn
-  double beta_slow = 1.0;               // yarn
+  double beta_fast = 32.0;              // yarn: frequencies with more rotations over original_positions are kept
+  double beta_slow = 1.0;               // yarn: frequencies with fewer rotations over original_positions are divided
   double attention_factor = 1.0;        // yarn, longrope: multiplies cosines and sines
   bool truncate = true;                 // yarn: rounds the correction range to whole dimensions
   std::vector<double> divisors{};       // (rotary_dim / 2): divides each frequency; empty: no division
@@ -68,7 +68,7 @@ struct model_config {
   double attention_scale = 0.0;     // multiplies q.k; 0: 1 / sqrt(head_dim)
   double attention_soft_cap = 0.0;  // scores become cap * tanh(score / cap); 0: no cap
   double logit_soft_cap = 0.0;      // logits become cap * tanh(logit / cap); 0: no cap
-  std::vector<token_id> bos;        // at most one
+  std::vector<token_id> bos;        // begins the sequence; at most one
   std::vector<token_id> eos;        // each of them ends the sequence
 
   std::size_t window(std::size_t layer) const { return windows.empty() ? 0 : windows[layer]; }

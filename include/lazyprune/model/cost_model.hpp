@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. The ratio of two such costs is
-// the expected speedup, which is compared with the measured speedup. The costs of scoring, selecting and moving rows are left out. They
-// show as the gap between the two speedups.
+// the expected speedup, which is compared with the measured speedup. The costs of scoring, selecting and moving rows are left out.
+// These costs explain the gap between the two speedups.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The cost of one operation, in any unit. With 1 for each, a cost is a number of floating-point operations.
+/// The cost of one operation, in any unit. If all members are 1, a cost is a number of floating-point operations.
 struct cost_model {
   double linear = 1.0;     // in the linear layers
   double attention = 1.0;  // in the attention
   double single = 1.0;     // in a linear layer over one row, which reads the whole weight matrix for that row
 
   /// The cost of one layer over `rows` tokens. Only the last `outputs` rows are computed in full; the others get keys and values only. A
-  /// row attends to itself and the rows before it, at most the nearest `window` of them.
+  /// row attends to itself and to the rows before it. With itself, these are at most `window` rows.
   double layer(const model_config& c, std::size_t rows, std::size_t outputs, std::size_t window) const {
     const double hidden = static_cast<double>(c.hidden), ffn = static_cast<double>(c.ffn);
     const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);

@@ -28,7 +28,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
   std::size_t context = 0;    // longest sequence, in tokens; 0: the model's limit. The session's limit applies too
-  std::size_t expected = 0;   // least length to expect (sequence::expect); the prompt, max_new and `context` are expected anyway
+  std::size_t expected = 0;   // sequence::expect gets this or, if greater, `context` (without one: the length after max_new tokens)
   std::size_t chunk = 0;      // prompt tokens read at a time; the last chunk may have up to two more; 0: the whole prompt
   std::size_t speculate = 0;  // most tokens that a decode step reads: the last token, then drafted ones; 0: no drafts
   sampling sampler{};

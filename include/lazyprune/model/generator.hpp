@@ -28,7 +28,7 @@ inline double share_computed(const frontier_table& tokens, std::size_t first, st
 
 namespace detail {
 
-/// Returns the most tokens that the sequence can reach. Throws if the prompt is empty or does not fit.
+/// Returns the greatest length that the sequence can reach. Throws if the prompt is empty, or if the prompt and `force` do not fit.
 inline std::size_t most_tokens(std::size_t known, std::size_t prompt, std::size_t context, const generation_options& options) {
   const auto at_most = [](std::string_view what, std::size_t most, std::string_view note, std::size_t found) {
     throw error(what, "length", "at most " + std::to_string(most) + " tokens" + std::string(note), std::to_string(found),
@@ -53,7 +53,7 @@ inline void check_speculation(const any_session& session, const generation_optio
     throw error("generation", "speculate", "no trace, because wrong drafts are taken back", "a trace");
 }
 
-/// Reads a prompt in chunks, except its last piece, which stays in `prompt`. If the prompt has 3 or more tokens, so has the last piece.
+/// Reads a prompt in chunks, and leaves the last piece unread in `prompt`. If the prompt has 3 or more tokens, so has the last piece.
 /// With 1 or 2 rows, the cpu backend would split the keys differently and add in another order. Returns false if the observer stopped a
 /// chunk.
 template <tensor_backend Backend>
@@ -96,7 +96,8 @@ class generating {
   generating(const generating&) = delete;
   generating& operator=(const generating&) = delete;
 
-  /// Must be called first, once. Throws if the prompt or the tokens of `force` cannot be read, or if drafts are not possible.
+  /// Must be called once, before all other functions. Throws if the prompt or the tokens of `force` cannot be read. Also throws if the
+  /// options ask for drafts that are not possible.
   void check(std::span<const token_id> prompt) {
     const model_config& config = work_.model().config;
     before_ = seq_.known();
@@ -170,8 +171,8 @@ class generating {
     take(logits, clock::now() - start);
   }
 
-  /// Returns the next step, for a batch. The step reads the last token and drafts of the tokens after it. Call `choose` and `take`
-  /// afterwards.
+  /// Returns the next step, for a batch. The step reads the last token and drafts of the tokens after it. After running the batch, call
+  /// `choose` and `take`.
   sequence_step<Backend> next() {
     input_.assign(1, result_.tokens.back());
     if (const std::size_t room = std::min({wanted() - result_.tokens.size(), context_ - seq_.known(), options_.speculate}); room > 1) {
@@ -224,7 +225,7 @@ class generating {
  private:
   step_observer* recorder() { return options_.trace || options_.trace_logits ? &recorder_ : nullptr; }
 
-  /// Returns the logits after the prompt; empty if an observer stopped the prompt.
+  /// Reads the prompt and returns the logits after it. They are empty if an observer stopped the prompt.
   scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
     scalars logits;
     read_whole(seq_, [&] {
@@ -234,7 +235,8 @@ class generating {
     return logits;
   }
 
-  /// Returns the logits after each token of the next step, (input_, vocabulary); empty if an observer stopped the step.
+  /// Runs the next step and returns the logits after each of its tokens, (input_, vocabulary). They are empty if an observer stopped the
+  /// step.
   scalars read_next() {
     const sequence_step<Backend> next_step = next();
     if (input_.size() == 1) return forward(work_, seq_, input_, phase::decode, &in_decode_);
@@ -296,7 +298,7 @@ class generating {
   step_observers in_decode_{&memory_, recorder(), options_.observer};
   std::size_t before_ = 0, prompt_tokens_ = 0, context_ = 0, most_ = 0;
   bool goes_on_ = false;
-  std::vector<token_id> said_;    // tokens of the sequence, and the next token to read; drafts are looked up in them
+  std::vector<token_id> said_;    // with speculate: all tokens up to the next one to read; drafts are looked up here
   std::vector<token_id> input_;   // tokens of the current decode step
   std::vector<token_id> chosen_;  // tokens that the last step chose
   generation result_;
@@ -347,9 +349,9 @@ std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<gener
 
 }  // namespace detail
 
-/// Reads the beginning of a prompt, in chunks of `chunk` tokens, or in one chunk if `chunk` is 0. It computes everything that does not
-/// depend on the query to come. `generate` reads the rest of the prompt, in this sequence or in forks of it. Returns false if the observer
-/// stopped a chunk. Throws as `forward` does. In both cases the sequence forgets all new tokens.
+/// Reads the beginning of a prompt, in chunks of `chunk` tokens, or in one chunk if `chunk` is 0. Computes everything that does not depend
+/// on the query to come. `generate` can then read the rest of the prompt, in this sequence or in forks of it. Returns false if the observer
+/// stopped a chunk. Throws as `forward` does. When it returns false or throws, the sequence forgets all new tokens.
 template <tensor_backend Backend>
 [[nodiscard]] bool read_beginning(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens, std::size_t chunk = 0,
                                   step_observer* observer = nullptr) {
@@ -368,11 +370,11 @@ struct generation_request {
   std::reference_wrapper<const generation_options> options;
 };
 
-/// Continues several sequences, which may differ in length, policy and options. `generate` reads the prompts one after another. Then each
-/// decode step is a batch, which reads the weights once for all sequences. Each sequence gets the tokens that
-/// it would get alone, if the backend gives a row the same bits in any batch. Four things differ from sequences that are generated alone.
-/// `decode_seconds` is the time of the sequence's batches. The scratch memory is that of all sequences. In a batch, an observer gets logits
-/// only if its `wants_logits` is true. An observer that stops a decode step ends all sequences of the batch.
+/// Continues several sequences, which may differ in length, policy and options. `generate` reads the prompts one after another. After that,
+/// each decode step is a batch, which reads the weights once for all sequences. Each sequence gets the tokens that it would get alone, if
+/// the backend gives a row the same bits in any batch. Four things are different from generating each sequence alone. `decode_seconds` is
+/// the time of the batches that the sequence was in. The scratch memory is that of all sequences together. In a batch, an observer gets
+/// logits only if its `wants_logits` is true. An observer that stops a decode step ends all sequences of the batch.
 /// Throws `error` if a sequence is given twice. Also throws as the other `generate` does. All requests are checked before any prompt is
 /// read.
 template <tensor_backend Backend>
@@ -392,10 +394,10 @@ std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<
   return detail::to_their_ends(work, seqs);
 }
 
-/// Continues a sequence, a new one or one with earlier turns. It reads the prompt, then generates token by token. The last generated token
-/// is chosen but not read, so the prompt of the next turn must begin with it. With `speculate`, a step reads drafts (prompt_lookup) after
-/// the last token, and then takes the wrong ones back. The tokens and the sequence are the same as without drafts, if the backend gives a
-/// row the same bits in any step. But a scorer with a memory has seen only the last token of each step.
+/// Continues a new sequence, or one with earlier turns. Reads the prompt, then generates token by token. The last generated token is chosen
+/// but not read, so the prompt of the next turn must begin with it. With `speculate`, a step reads drafts (prompt_lookup) after the last
+/// token, and then takes wrong drafts back. The tokens and the sequence are the same as without drafts, if the backend gives a row the same
+/// bits in any step. But a scorer with a memory has then seen only the last token of each step.
 /// Throws `error` if the prompt is empty, does not fit into the context or the session's limit, or has an id outside the vocabulary. The
 /// tokens of `force` must fit and be in the vocabulary, too. Throws `error` if the logits are not finite. With `speculate`, throws `error`
 /// if the policy could prune in decode steps, if its scorer gathers windows, or if a trace is wanted.
@@ -405,12 +407,12 @@ generation generate(workspace<Backend>& work, sequence<Backend>& seq, std::span<
   return std::move(generate(work, std::span(&request, 1)).front());
 }
 
-/// Generates several continuations of one prompt, each with its own options. It reads and prunes the prompt once, in chunks as the first
-/// options say. The first continuation belongs to this sequence. The others belong to forks, which are discarded at the end. Each
-/// continuation is as if it were alone, and its observer is told the same about the prompt. There are two exceptions. With LongRoPE, the
-/// largest expected length decides the RoPE frequencies for all. An observer that stops the prompt stops all continuations. Decode steps
-/// are batches, as above. Throws `error` if some options ask for no tokens; it checks this before it reads the prompt. Also throws as
-/// `generate` does.
+/// Generates several continuations of one prompt, each with its own options. The prompt is read and pruned once, in chunks of the size that
+/// the first options give. The first continuation belongs to this sequence. The others belong to forks, which are discarded at the end.
+/// Each continuation gets the tokens that it would get alone, and each observer is told about the prompt as if it were alone. There are two
+/// exceptions. With LongRoPE, the largest expected length decides the RoPE frequencies of all continuations. An observer that stops the
+/// prompt stops all continuations. Decode steps are batches, as in the first `generate`. Throws `error` if one of the options asks for no
+/// tokens. This is checked before the prompt is read. Also throws as `generate` does.
 template <tensor_backend Backend>
 std::vector<generation> generate_alternatives(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> prompt,
                                               std::type_identity_t<std::span<const generation_options>> options) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The keys and values of one sequence. Each layer has rows of keys and values, and the slot of each token's row. Memory grows with the rows
 // that were computed, not with context times layers. Only the slot numbers exist for all tokens; they take 4 bytes for each token and
-// layer. Copies share the memory of rows, block by block, until one of them writes.
+// layer. Copies of a cache share the memory of their rows. A copy that writes to a block of rows gets its own block.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class kv_cache {
 
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
 
-  /// Writes the slots of `tokens` to `out`. Each token must have a row.
+  /// Writes the slots of `tokens` to `out`. Each token must have a row in this layer.
   void slots(layer_id layer, std::span<const position> tokens, std::vector<std::uint32_t>& out) const {
     out.resize(tokens.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) out[i] = layers_[layer].slots[tokens[i]];
@@ -125,7 +125,7 @@ class kv_cache {
     typename Backend::kv_layer rows;
     std::vector<std::uint32_t> slots{};                   // (tokens): the slot of each token; `none`: it has no row
     std::vector<std::uint32_t> free{};                    // slots below rows.size() that no token has
-    enum { sorted, unsorted, unknown } free_is = sorted;  // `free` is in descending order (sorted), in any order, or must be found again
+    enum { sorted, unsorted, unknown } free_is = sorted;  // sorted: `free` is descending; unknown: `free` must be found again
 
     void release(std::uint32_t slot) noexcept {
       if (free.size() == free.capacity()) free_is = unknown;

@@ -36,8 +36,8 @@ struct model {
   const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
 
-  /// (layers) The type of each layer's keys and values, unless execution::kv sets it: bf16 if the layer's weights of k and v are both bf16,
-  /// else f32.
+  /// Returns the type of each layer's keys and values, (layers), unless execution::kv sets it. The type is bf16 if the layer's weights of k
+  /// and v are both bf16, else f32.
   std::vector<dtype> kv_types() const {
     std::vector<dtype> types(weights.layers.size(), dtype::f32);
     if constexpr (requires(const typename Backend::matrix& w) { w.type(); })
@@ -91,7 +91,7 @@ inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
   return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, data, nullptr, 0, t.held};
 }
 
-/// Takes tensors from a source and packs them.
+/// Asks a source for a model's tensors and packs them.
 template <weight_packer Backend, tensor_source Source>
 class model_loader {
  public:
@@ -117,7 +117,7 @@ class model_loader {
     // A tied model has one matrix for the embedding and the head. A checkpoint may store it under either name.
     const bool only_head = config_.tied && !source_.contains(embedding) && source_.contains(head);
     progress(0);
-    // Most files store their tensors in this order.
+    // Most files store their tensors in this order, so this reads them from front to back.
     return {.embedding = packed(only_head ? head : embedding, config_.vocabulary, config_.hidden),
             .layers = all_layers(),
             .norm = norm("model.norm.weight", config_.hidden),
@@ -152,7 +152,7 @@ class model_loader {
     const std::string attention = at + "self_attn.", mlp = at + "mlp.";
     const std::size_t hidden = config_.hidden, ffn = config_.ffn, d = config_.head_dim;
     const std::size_t q_size = config_.n_heads * d, kv_size = config_.n_kv_heads * d;
-    const bool post = config_.post_norms;  // if true, `post_attention_layernorm` is not the norm before the feed-forward
+    const bool post = config_.post_norms;  // if false, `post_attention_layernorm` is the norm before the feed-forward
     auto [q, k, v] = packed_qkv(attention, q_size, kv_size);
     return {
         .attention_norm = norm(at + "input_layernorm.weight", hidden),
@@ -214,7 +214,7 @@ class model_loader {
     return parts;
   }
 
-  /// Loads a norm's weights. Some families store them minus 1.
+  /// Loads a norm's weights. With norms_less_one, the file stores w - 1 for a weight w. `rotates`: as in `packed`.
   parameters norm(const std::string& name, std::size_t size, bool rotates = false) const {
     tensor t = source_.get(name, 1, size);
     std::vector<float> whole;
@@ -241,7 +241,7 @@ class model_loader {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});
   }
 
-  /// The type of a matrix made from `a` and `b`.
+  /// Returns the type of a matrix that is made from `a` and `b`.
   dtype type_for(const tensor& a, const tensor& b) const { return options_.as.value_or(common_type(a.type, b.type)); }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
@@ -265,7 +265,8 @@ struct no_packer {
 
 }  // namespace detail
 
-/// Asks a source for every tensor of a model and packs nothing. Throws `error` as load_model does.
+/// Asks a source for every tensor of a model, but packs nothing. The source can check the tensors, or note which ones are asked
+/// for. Throws `error` as load_model does.
 template <tensor_source Source>
 void ask_for_weights(const model_config& config, const Source& source) {
   detail::check_shape(config);

@@ -23,7 +23,7 @@ inline namespace v0 {
 /// The sections of a step's time. The rest of the time goes to the linear layers, norms and RoPE.
 enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, spilling and reviving rows. Gathering serves a whole batch: it is reported only if the sequences share one observer
+  moving,  // gathering, saving and reviving rows. A batch gathers once, so gathering is reported only if all sequences share one observer
   attention,
   logits,  // the last norm, and the product of the head with the row whose logits are read
 };
@@ -31,16 +31,16 @@ enum class step_section : std::uint8_t {
 /// The state at the end of a layer, after its spilled rows are saved.
 struct layer_end {
   layer_id layer;
-  layer_id layers;                // in the model
+  layer_id layers;                // number of layers of the model
   float margin;                   // step::margin
   std::size_t kv_bytes;           // keys and values of the whole sequence
   std::size_t stored_bytes;       // stored rows (Aux Cache)
   std::size_t waiting_bytes = 0;  // waiting rows, whose chunk ended before the last layer
 };
 
-/// Base class of observers. An observer is told of one sequence's steps while they run, alone or in a batch. Functions that are not
-/// overridden do nothing. If an observer throws before `step_ends`, its step is abandoned, and in a batch all steps are. If it throws in
-/// `step_ends`, the steps are already done.
+/// Base class of observers. An observer is told of a sequence's steps while they run, alone or in a batch. Functions that are not
+/// overridden do nothing. If an observer throws before `step_ends`, its step is abandoned, and so are all other steps of the batch. If
+/// `step_ends` throws, all these steps are already done and are not abandoned.
 class step_observer {
  public:
   virtual ~step_observer() = default;
@@ -49,7 +49,7 @@ class step_observer {
   /// stop.
   virtual bool stops() { return false; }
 
-  /// `outputs`: how many of the last new tokens are outputs; 0 for a chunk.
+  /// `tokens` are the new tokens of the step. The last `outputs` of them are outputs, whose logits can be read; a chunk has 0 outputs.
   virtual void step_begins([[maybe_unused]] std::span<const token_id> tokens, [[maybe_unused]] std::size_t outputs) {}
   /// The plan is valid during the call.
   virtual void layer_begins([[maybe_unused]] const layer_plan& plan) {}
@@ -57,9 +57,10 @@ class step_observer {
   virtual void section_begins([[maybe_unused]] step_section section) {}
   /// Not called if the section failed.
   virtual void section_ends([[maybe_unused]] step_section section) {}
-  /// Whether a batch must read the logits for this observer. A `forward` that returns logits always reports them.
+  /// Whether a `forward` that returns no logits must read them for this observer. A `forward` that returns logits reports them in any case.
   virtual bool wants_logits() const { return false; }
-  /// The logits after the step's last token, (vocabulary), in the backend's scalar type. A chunk has no logits, nor has a stopped step.
+  /// Called with the logits after the step's last token, (vocabulary), in the backend's scalar type. Not called for a chunk or a stopped
+  /// step.
   virtual void logits([[maybe_unused]] std::span<const float> logits) {}
   virtual void logits([[maybe_unused]] std::span<const double> logits) {}
   /// Called last. Not called for a step that was stopped or failed.
@@ -135,7 +136,7 @@ class step_timer final : public step_observer {
   step_seconds seconds_;
 };
 
-/// Memory besides the weights, in bytes. Each number is the largest of the whole generation.
+/// Memory besides the weights, in bytes. Each member is its largest value during the whole generation.
 struct memory_use {
   std::size_t kv = 0;        // keys and values
   std::size_t store = 0;     // stored rows (Aux Cache)
@@ -147,7 +148,7 @@ struct memory_use {
 /// Records the most memory that keys, values, stored rows and waiting rows took.
 class memory_watch final : public step_observer {
  public:
-  /// `scratch` holds only the waiting rows; the caller adds workspace::bytes.
+  /// In the result, `scratch` is only the bytes of the waiting rows. The caller adds workspace::bytes.
   const memory_use& most() const { return most_; }
 
   void layer_ends(const layer_end& end) override {
@@ -172,7 +173,7 @@ class trace_recorder final : public step_observer {
   std::vector<step_trace> take() { return std::move(steps_); }
 
   void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
-    if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);  // so that step_ends cannot fail
+    if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);  // step_ends needs this room and must not fail
     now_ = chunks_;
     now_.step = steps_.size();
     now_.tokens.insert(now_.tokens.end(), tokens.begin(), tokens.end());
@@ -208,7 +209,7 @@ class trace_recorder final : public step_observer {
   bool with_logits_;
   bool is_chunk_ = false;
   step_trace now_{};
-  step_trace chunks_{};  // chunks before the next step with outputs
+  step_trace chunks_{};  // the merged chunks since the last step with outputs
   std::vector<step_trace> steps_;
 };
 

@@ -59,7 +59,7 @@ inline const std::vector<known_shape>& known_shapes() {
   return shapes;
 }
 
-/// Throws `error` if known_shapes has no such name.
+/// Returns the config with this name in known_shapes. Throws `error` if there is none.
 inline const model_config& shape_named(std::string_view name) {
   for (const known_shape& s : known_shapes())
     if (s.name == name) return s.config;
@@ -72,7 +72,7 @@ inline const model_config& shape_named(std::string_view name) {
 /// platform and for any number of threads.
 class random_source {
  public:
-  /// `type`: f32 or bf16.
+  /// `type` is f32 or bf16. Throws `error` for f16.
   random_source(const model_config& config, dtype type) : type_(type), tied_(config.tied) {
     if (type == dtype::f16) throw error("random weights", "dtype", "f32 or bf16", name_of(type));
     const std::size_t queries = config.n_heads * config.head_dim, keys = config.n_kv_heads * config.head_dim;

@@ -19,13 +19,14 @@ enum class rope_kind : std::uint8_t { usual, extended, windowed };
 inline constexpr std::size_t rope_kinds = 3;
 
 struct rope_frequencies {
-  std::vector<double> radians;  // (head_dim / 2), radians per position; 0: the pair does not rotate
+  std::vector<double> radians;  // (head_dim / 2), radians per position; 0: this pair of numbers does not rotate
   double scale = 1.0;           // multiplies cosines and sines
 };
 
 namespace detail {
 
-/// Llama 3.1: divides frequencies with long waves, keeps those with short waves, and interpolates between.
+/// The scaled frequency of Llama 3.1. A frequency with a long wave is divided by `factor`, and one with a short wave stays. Between the
+/// two, frequencies are interpolated.
 inline double llama3_frequency(const rope_config& rope, double frequency) {
   const double wave_length = 2.0 * std::numbers::pi / frequency;
   const auto original = static_cast<double>(rope.original_positions);

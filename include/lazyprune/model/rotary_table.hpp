@@ -20,7 +20,7 @@ class rotary_table {
  public:
   /// One immutable table.
   struct table {
-    std::size_t positions;  // from 0 on
+    std::size_t positions;  // number of positions, from 0 on
     typename Backend::rope_table values;
     std::size_t bytes_of(std::size_t rows) const { return values.bytes() / positions * rows; }
   };
@@ -49,7 +49,7 @@ class rotary_table {
   };
 
   rope_frequencies frequencies_;
-  std::size_t most_;  // positions
+  std::size_t most_;  // number of positions of the model
   std::unique_ptr<guarded> made_;
 };
 

@@ -33,7 +33,7 @@ token_id greedy(std::span<const Scalar> logits) {
   return static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
 }
 
-/// Returns log(sum(exp(logits))), computed in double. This minus a token's logit is -log of the token's softmax probability, in nats.
+/// Returns log(sum(exp(logits))), computed in double. The result minus a token's logit is -log of the token's softmax probability, in nats.
 template <class Scalar>
 double log_sum_exp(std::span<const Scalar> logits) {
   const double most = *std::ranges::max_element(logits);
@@ -51,7 +51,7 @@ class sampler {
 
   explicit sampler(sampling s = {}) : sampling_(s) {}
 
-  /// Notes tokens of the sequence: the prompt, and each chosen token.
+  /// Tells the sampler the tokens of the sequence, for the repeat penalty. The caller passes the prompt, and then each chosen token.
   void accept(std::span<const token_id> tokens) {
     if (sampling_.repeat_penalty == 1.0) return;
     tokens = tokens.last(std::min(tokens.size(), repeat_window));

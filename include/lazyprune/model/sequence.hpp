@@ -20,8 +20,8 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class transformer;
 
-/// The model must outlive the sequence. A step that fails or is stopped is abandoned (step_machine::abandon): the sequence forgets its new
-/// tokens.
+/// The model must outlive the sequence. A step that fails or is stopped is abandoned (step_machine::abandon): the sequence forgets the new
+/// tokens of that step.
 template <tensor_backend Backend>
 class sequence {
  public:
@@ -36,8 +36,8 @@ class sequence {
   sequence(sequence&&) noexcept = default;
   sequence& operator=(sequence&&) noexcept = default;
 
-  /// Returns a copy that continues as this one would, with the same limit. Call it between steps. The two share memory, block by block,
-  /// until one of them writes. So many answers can share the memory of one document.
+  /// Returns a copy that continues as this one would, with the same limit. Call it between steps. The copy and the original share each
+  /// block of memory until one of them writes to it. So many answers can share the memory of one document.
   sequence fork() const { return sequence(*this, session_.clone()); }
 
   /// Returns a copy under another policy. `under` is a session without tokens. Several policies can thus continue from one prefix, as if
@@ -66,7 +66,7 @@ class sequence {
   /// The kind of rotary table for layers without a window.
   rope_kind rope() const { return rope_kind_for(model_->config, expected_); }
 
-  /// Makes room in the session for `tokens` tokens, or for the session's limit if it is lower. Does not set or change the limit.
+  /// Makes room in the session for `tokens` tokens, or for the session's limit if the limit is lower. Does not set or change the limit.
   void make_room(std::size_t tokens) {
     session_.make_room(tokens);
     tokens_.reserve(std::min(tokens, session_.limit()));
@@ -79,9 +79,10 @@ class sequence {
     session_.reserve(tokens);
   }
 
-  /// Also reserves the backend's memory, so that steps of this sequence do not allocate any. It covers keys and values of `tokens` tokens
-  /// at every layer, `stored` rows in the Aux Cache and `waiting` waiting rows. `stored` and `waiting` are at most `tokens`. The memory
-  /// stays when tokens are forgotten. Forks do not get it, and a write to a shared block still copies that block.
+  /// Like `reserve(tokens)`, but also reserves the backend's memory for this sequence, so that steps do not allocate it. The memory holds
+  /// keys and values of `tokens` tokens at every layer, `stored` rows in the Aux Cache and `waiting` waiting rows. `stored` and `waiting`
+  /// are at most `tokens`. The memory stays when tokens are forgotten. A fork does not get this memory. A write to a block that is shared
+  /// with a fork still copies the block.
   void reserve(Backend& backend, std::size_t tokens, std::size_t stored, std::size_t waiting) {
     reserve(tokens);
     kv_.reserve(backend, tokens);
@@ -109,7 +110,7 @@ class sequence {
  private:
   friend class transformer<Backend>;
 
-  /// Stored rows have the type model::stored_type, if the backend lets the caller choose.
+  /// Makes an empty Aux Cache. Its rows have the type model::stored_type, if the backend lets the caller choose the type.
   static typename Backend::row_store new_store(const lazyprune::model<Backend>& m) {
     if constexpr (std::constructible_from<typename Backend::row_store, std::size_t, dtype>)
       return typename Backend::row_store(m.config.hidden, m.stored_type());
@@ -139,8 +140,8 @@ class sequence {
     session_.abandon();
   }
 
-  /// Forgets the tokens and rows that the session no longer has. It does so even if the session throws because it cannot construct a user's
-  /// policy again.
+  /// When this object is destroyed, the sequence forgets the tokens and rows that the session no longer has. So this also happens if the
+  /// session throws because it cannot construct a user's policy again.
   struct forgets_with_session {
     sequence& seq;
     ~forgets_with_session() {
@@ -151,8 +152,9 @@ class sequence {
     }
   };
 
-  /// The number of tokens up to the last one that is computed at layer 0 and not dropped for good. There may be tokens after it: if the
-  /// scorer gathers windows, the next step computes the last tokens again after `truncate` and `take_over` (step_machine::evidence_window).
+  /// The number of tokens up to the last one that is computed at layer 0 and not dropped for good. After `truncate` and `take_over` there
+  /// may be tokens after that one: if the scorer gathers windows, the next step computes the last tokens again
+  /// (step_machine::evidence_window).
   std::size_t computed() const noexcept {
     const frontier_table& table = session_.tokens();
     std::size_t n = table.known();

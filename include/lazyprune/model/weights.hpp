@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The weights of a model in a backend's memory. They are packed once and never changed. They come from a source, which has the tensors
-// under their Hugging Face names.
+// The weights of a model in a backend's memory. They are packed once and never changed. They come from a source, in which each tensor has
+// its Hugging Face name.
 #pragma once
 
 #include <concepts>
@@ -14,10 +14,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A source of weights: a checkpoint, or random numbers. `get` throws if the tensor is missing or has another shape. A vector is a tensor
-/// of one row. `contains` says whether an optional tensor exists. The loader may read a tensor after `get` has returned, and on any thread.
-/// So the tensor's data must stay valid until the model is loaded, or until the last copy of tensor::held is gone. A source may also have
-/// `place(name)`, the place of a tensor in the file, of any ordered type. Then layers are loaded in the order of their places.
+/// A source of weights: a checkpoint, or random numbers. `get(name, rows, columns)` throws if the tensor is missing or has another shape. A
+/// vector is a tensor of one row. `contains` says whether an optional tensor exists. The loader may read a tensor after `get` has returned,
+/// and on any thread. So the tensor's data must stay valid until the model is loaded, or until the last copy of tensor::held is gone. A
+/// source may also have a function `place(name)`. It returns the place of a tensor in the file, as a value of any ordered type. The layers
+/// are then loaded in the order of their places.
 template <class S>
 concept tensor_source = requires(const S s, std::string_view name, std::size_t n) {
   { s.get(name, n, n) } -> std::convertible_to<tensor>;
@@ -50,7 +51,7 @@ struct model_weights {
   typename Backend::matrix embedding;  // (vocabulary, hidden)
   std::vector<layer_weights<Backend>> layers;
   typename Backend::parameters norm;             // (hidden)
-  std::optional<typename Backend::matrix> head;  // (vocabulary, hidden); none: the embedding table serves as head
+  std::optional<typename Backend::matrix> head;  // (vocabulary, hidden); without a value, the embedding table serves as head
 };
 
 /// Returns the bytes of the weights in the backend's memory.

@@ -27,7 +27,7 @@ struct step_sizes {
   bool keys_or_values = false;  // whether a scorer reads keys or values
 };
 
-/// The memory grows with the largest step and is then reused. The model and the backend must outlive the workspace.
+/// The buffers grow until they fit the largest step, and are reused. The model and the backend must outlive the workspace.
 template <tensor_backend Backend>
 class workspace {
  public:
@@ -67,11 +67,12 @@ class workspace {
       throw error("workspace", "reserve", "1 to the model's " + std::to_string(c.max_positions) + " positions", std::to_string(most.tokens),
                   error_code::no_room);
     const std::size_t rows = most.rows > 0 ? most.rows : most.tokens, block = std::min(rows, std::max(Backend::block_rows, most.queries));
-    // LongRoPE has other frequencies for long sequences than for short ones.
+    // LongRoPE has other frequencies for long sequences than for short ones. Steps may need both tables.
     for (const std::size_t length : {std::size_t{1}, most.tokens}) reserve(rope_kind_for(c, length), most.tokens);
     x_.reserve(rows);
     for (buffer* b : {&norm_, &q_, &k_, &v_, &attended_, &ffn_}) b->reserve(block);
-    norm_.reserve(std::max(most.outputs, std::min(most.tokens, Backend::block_rows)));  // also for logits, and for waiting rows to store
+    // norm_ also holds the rows whose logits are read, and waiting rows on their way to the Aux Cache.
+    norm_.reserve(std::max(most.outputs, std::min(most.tokens, Backend::block_rows)));
     logits_rows_.reserve(most.outputs);
     backend_->reserve({.rows = rows,
                        .columns = c.hidden,

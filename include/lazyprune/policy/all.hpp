@@ -32,7 +32,7 @@ inline namespace v0 {
 template <class... Policies>
 struct part_list {};
 
-/// All parts with a name, except `stages`, which has its own flag. Help and error messages list them in this order.
+/// All parts with a name, except `stages`, which has its own flag. Help and error messages list the parts in this order.
 using all_policies = part_list<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
                                value_weighted_attention, key_norm, recency, random_score, given_scores, calibrated_attention,  // scorers
                                every, linear, cosine, budget, adaptive,  // schedules, except `stages`

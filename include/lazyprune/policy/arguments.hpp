@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The types of a part's parameters, and how a part names them. Each type admits only valid numbers. Parts can therefore stay aggregates,
-// and a wrong number is reported where it is written: `every{.n = 4, .share = 1.5}`. A part names itself and its parameters once. The
-// registry derives the part's text, the checks of this text and the part's help from these names (registry/parameters.hpp):
+// The types of a part's parameters, and how a part names its parameters. Each type admits only valid numbers. Parts therefore need no
+// constructor that checks the numbers, and can stay aggregates. A wrong number is reported where it is written:
+// `every{.n = 4, .share = 1.5}`. A part names itself and its parameters once. The registry derives the part's text, the checks of this text
+// and the part's help from these names (registry/parameters.hpp):
 //
 //   struct window_attention {
 //     static constexpr std::string_view name = "window_attention";
@@ -19,8 +20,8 @@
 //                                         of one of these
 //   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in the order of the enumerators
 //   visit("key", member, layer_range{})   a number of layers; its bounds depend on the model
-//   visit(required("key"), ...)           a text must give this parameter; in C++ it has a default, with which a
-//                                         schedule prunes nothing
+//   visit(required("key"), ...)           a text must give this parameter; in C++ it has a default, and a schedule
+//                                         with this default prunes nothing
 //   visit(named_where_set("key"), ...)    a bool; the text names it only if it is true
 //   visit.just_one("a", one, "b", other)  two optional members; a text gives exactly one of them
 //

@@ -74,9 +74,9 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
 /// image tokens.
 inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
 
-/// Modelled on PyramidDrop (arXiv 2410.17247). After each quarter of the layers, rounded up, a `share` of the remaining tokens goes on. For
-/// 32 layers this is after 8, 16 and 24. Here any token may be dropped; PyramidDrop drops only image tokens. Here the attention of the
-/// layer just done ranks the tokens; PyramidDrop takes the attention of the next layer.
+/// Modelled on PyramidDrop (arXiv 2410.17247). After each quarter of the layers, rounded up, a `share` of the remaining tokens goes on. In
+/// a model with 32 layers, the stages come after 8, 16 and 24 layers. Here any token may be dropped; PyramidDrop drops only image tokens.
+/// Here the attention of the layer just done ranks the tokens; PyramidDrop takes the attention of the next layer.
 inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
   std::vector<stage> list;
   const layer_id quarter = (layers + 3) / 4;
@@ -87,7 +87,8 @@ inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
 /// Modelled on TOVA (arXiv 2401.06104). While tokens are generated, at most `tokens` stay, ranked by the newest token's attention. The
 /// others are lost. TOVA decides at every layer separately, and may drop the newest token itself. It also cuts the prompt's cache by the
 /// attention of the prompt's last token. Here the attention of a single layer, the `after`-th one, decides for all layers. The layers up to
-/// this one drop the same tokens from the next step on. The prompt is not pruned; the first decode step is.
+/// this one drop the same tokens from the next step on. Here the prefill prunes nothing, and the first decode step cuts the prompt's
+/// tokens.
 inline auto tova(layer_id after, positive tokens = 512) {
   return policy{last_query_attention{}, by_phase{stages{}, budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }
@@ -100,10 +101,10 @@ inline auto pyramid_kv(fraction share = 0.1) {
   return policy{window_attention{.window = 8}, prompt_only{linear{.share = share}}, protect{top_k{}, 0, 8}, none{}};
 }
 
-/// Modelled on PromptDistill (arXiv 2503.23274) with one selection and truncated caches. In the prefill, `tokens` tokens go on
-/// after `after` layers, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well.
+/// Modelled on PromptDistill (arXiv 2503.23274) with one selection and truncated caches. In the prefill, `tokens` tokens go on after
+/// `after` layers, ranked by the last token's attention. The keys and values of the others are dropped in the earlier layers as well.
 /// PromptDistill's code takes scores from before the softmax and pools over 5 neighbours. Its code can also select several times, and is
-/// then given several numbers of tokens. Our `stages` take shares instead.
+/// then given several numbers of tokens. Here, use `stages` for several selections. Each stage has a share of the tokens, not a number.
 inline auto prompt_distill(layer_id after, positive tokens = 1024) {
   return policy{last_query_attention{}, prompt_only{budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }

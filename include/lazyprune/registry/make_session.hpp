@@ -23,8 +23,8 @@ inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
 
 }  // namespace detail
 
-/// The schedule of the parts, limited to the steps that `when` names and to sequences of at least `least_tokens` tokens. It is moved out of
-/// `parts`.
+/// The schedule of the parts, limited to the steps that `when` names and to sequences of at least `least_tokens` tokens. Moves the schedule
+/// out of `parts`.
 inline any_schedule whole_schedule(policy_parts& parts) {
   any_schedule schedule = detail::in_phase(std::move(parts.schedule), parts.when);
   if (parts.least_tokens == 0) return schedule;
@@ -40,7 +40,7 @@ inline any_session make_session(policy_parts parts, const session_options& optio
       options);
 }
 
-/// A session for a model with these layers; `options.layers` is ignored. Throws `error` with the wrong flag.
+/// A session for a model with these layers; `options.layers` is ignored. Throws an `error` that names the wrong flag.
 inline any_session make_session(const policy_spec& spec, const model_layers& layers, session_options options,
                                 const policy_registry& policies) {
   options.layers = layers.count;

@@ -50,7 +50,7 @@ constexpr bool scores_attention(const scorer_needs& needs) {
 }
 
 /// Moves each stage to the nearest layer after which it is allowed. If two layers are equally near, the stage moves to the later one. A
-/// stage is left out if its new layer already has one.
+/// stage is left out if its new layer already has a stage, or if no layer allows a stage.
 inline stages moved_to(const model_layers& layers, const stages& when) {
   if (!layers.attention_after) return when;
   std::vector<stage> list;

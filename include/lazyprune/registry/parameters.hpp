@@ -88,7 +88,7 @@ std::string text_of_value(const T& value) {
     return text_of_number(value);
 }
 
-/// The visitor that collects the parameters of `describe`.
+/// The visitor that collects the parameters that `describe` names.
 class parameter_collector {
  public:
   std::vector<parameter> list;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reads and writes a part of a policy as text, NAME[:key=value,...]. A text that is read may leave parameters out. A text that is written
-// has all of them, except missing optional values, and false bools that are named only where they are set.
+// has all parameters that have a text: an optional parameter without a value has none, and some bools have none while they are false.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +46,8 @@ struct pruning_layers {
   }
 };
 
-/// The text of a part, NAME[:key=value,...], split into its name and its values. Errors name the flag. They also give the whole text,
-/// unless the name is unknown.
+/// The text of a part, NAME[:key=value,...], split into the part's name and its values. Errors name the flag. They also quote the whole
+/// text, except the error of an unknown name.
 class part_text {
  public:
   /// `part`: scorer, schedule, selector or store. Throws `error` if the text has another form, or gives a key twice.
@@ -67,8 +67,8 @@ class part_text {
 
   const std::string& name() const { return name_; }
 
-  /// Sets the parameters to the values that the text gives. Throws `error` with the key that is unknown or missing, or whose value is not
-  /// valid.
+  /// Sets the parameters to the values that the text gives. Throws `error` if a key is unknown, if a required key is missing, or if a value
+  /// is not valid. Of two parameters that replace each other, the text must give exactly one.
   void read_into(std::span<parameter> parameters, const pruning_layers& where) const {
     allow(parameters);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -78,7 +78,7 @@ class part_text {
     }
   }
 
-  /// Throws the `error` of an unknown name. `known` lists the names that exist.
+  /// Throws an `error` that says that no part has this name. `known` lists the names that exist.
   [[noreturn]] void unknown_name(std::string_view known) const { fault("", known, name_.empty() ? "nothing" : name_); }
 
  private:

@@ -37,7 +37,7 @@ struct policy_parts {
   position_spans keep;
   std::size_t least_tokens;
   pruned_steps when;
-  std::string text;  // all flags of the policy; the dense policy if there are no stages and no schedule
+  std::string text;  // all flags of the policy; those of the dense policy if it has no stages and no schedule
 };
 
 namespace detail {
@@ -56,7 +56,7 @@ inline stages read_stages(const std::string& text, const pruning_layers& where) 
   return list;
 }
 
-/// The flags that are given, and the preset's flags in place of the missing ones.
+/// The flags of `given`. A flag that is missing there has the preset's value.
 inline policy_spec complete(policy_spec given, layer_id layers, const policy_registry& policies) {
   const std::string stages_flag = flag_of("stages"), schedule_flag = flag_of("schedule");
   if (given.stages && given.schedule) report_error(error(schedule_flag, "", "either " + stages_flag + " or " + schedule_flag, "both"));
@@ -76,8 +76,8 @@ inline policy_spec complete(policy_spec given, layer_id layers, const policy_reg
 
 }  // namespace detail
 
-/// The parts of the policy, for a model with these layers. A preset's stages move to layers after which they are allowed. Throws `error`
-/// with the wrong flag and the place in it.
+/// The parts of the policy, for a model with these layers. If a preset's stage may not prune after its layer, the stage moves to the
+/// nearest layer after which it may. Throws `error` with the wrong flag and the place in its value.
 inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   policy_spec flags = detail::complete(spec, layers.count, policies);
   flags.preset.clear();
@@ -132,7 +132,7 @@ inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers
   return parts;
 }
 
-/// All flags of the policy; the dense policy if there are no stages and no schedule. Throws the errors of `parts_of`.
+/// All flags of the policy, or those of the dense policy if it has no stages and no schedule. Throws the errors of `parts_of`.
 inline std::string text(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   return parts_of(spec, layers, policies).text;
 }

@@ -28,7 +28,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Throws `error` unless the name can stand in a text, between colons, commas and spaces.
+/// Throws `error` unless the name consists of lower-case letters, digits and underscores. In a policy's text, other characters such as
+/// colons and commas are separators.
 inline void check_name(std::string_view name) {
   const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   if (name.empty() || !std::ranges::all_of(name, fits))
@@ -118,7 +119,8 @@ class policy_registry {
     (add_one<Policies>(), ...);
   }
 
-  /// Adds a part that was made at run time: `policies.add("mine", any_scorer(...))`. Its text is this name alone. Throws `error` as above.
+  /// Adds a part that was made at run time: `policies.add("mine", any_scorer(...))`. Its text is this name alone. Throws `error` for
+  /// the same names as the overload above.
   void add(std::string_view name, any_scorer scorer) {
     const bool of_positions = scorer.needs().kind == evidence_kind::none;
     scorers_.add(name, std::move(scorer));
@@ -126,8 +128,8 @@ class policy_registry {
   }
   void add(std::string_view name, any_schedule schedule) { schedules_.add(name, std::move(schedule)); }
 
-  /// Adds a preset. `make(layers)` returns a policy of described parts. Throws `error` if the name has other characters
-  /// than lower-case letters, digits and underscores, or if another preset has that name.
+  /// Adds a preset. `make(layers)` returns a policy of described parts. A name has lower-case letters, digits and underscores. Throws
+  /// `error` for other names, and for a name that another preset has.
   template <class Make>
   void add_preset(std::string_view name, std::string_view what, Make make) {
     detail::check_name(name);

@@ -120,7 +120,7 @@ inline policy_spec parse_policy(std::string_view text) {
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
-    const auto first = word;  // empty if two spaces follow the flag; it is the value if nothing else, or a flag, follows
+    const auto first = word;  // empty if two spaces follow the flag. An empty value is meant if a flag or nothing comes next
     skip_spaces();
     if (word == words.end() || word->starts_with("--")) word = first;
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
@@ -132,7 +132,7 @@ inline policy_spec parse_policy(std::string_view text) {
 namespace detail {
 
 template <class Schedule>
-void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // the wrappers below may be inside at_least, or around it
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // declared early: the wrappers below may hold an at_least
 inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
 template <described_part Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {
@@ -171,7 +171,8 @@ void note_selector(policy_spec& spec, const protect<Selector>& selector) {
 
 }  // namespace detail
 
-/// All flags of a policy with described parts. Throws `error` if flags cannot express the policy, because it has a schedule for each phase.
+/// All flags of a policy with described parts. Throws `error` if the policy has one schedule for the prompt and another for the steps after
+/// it, because the flags can express only one schedule.
 template <class Scorer, class Schedule, class Selector, class Store>
 policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy) {
   policy_spec spec{.scorer = text_of(policy.scorer), .store = text_of(policy.store), .keep_first = 0, .keep_last = 0, .decode = "same"};

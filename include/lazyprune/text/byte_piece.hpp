@@ -9,7 +9,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// SentencePiece accepts only upper-case digits. The decoders of tokenizer.json accept both cases.
+/// The case of the letters in a byte piece's hexadecimal digits. SentencePiece accepts only upper case. The decoders of tokenizer.json
+/// accept both cases.
 enum class hex_letters : std::uint8_t { upper, both };
 
 /// Returns the byte that a piece stands for, or nullopt if it is not a byte piece.

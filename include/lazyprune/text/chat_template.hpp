@@ -55,7 +55,7 @@ class chat_refused : public error {
 /// may build a special token as '<|' + role + '|>'.
 class chat_request {
  public:
-  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of a request in JSON
+  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  // the largest size of a request in JSON
 
   chat_request() {
     set("messages", jinja::value(std::make_shared<const jinja::sequence>(jinja::sequence{jinja::sequence_kind::list, {}})));
@@ -64,8 +64,8 @@ class chat_request {
     set("add_generation_prompt", jinja::value(false));
   }
 
-  /// Parses a request in JSON: {"messages": [...], "add_generation_prompt": true, ...variables}. Throws `error` if it is not an object with
-  /// messages as set_messages takes them. The place in an error begins with `where`.
+  /// Parses a request in JSON: {"messages": [...], "add_generation_prompt": true, ...variables}. Throws `error` if the JSON is not an
+  /// object with "messages", or if `set_messages` would refuse the messages. The place in an error begins with `where`.
   static chat_request parse(std::string_view json, std::string_view file, std::string_view where = {}) {
     const jinja::value all = jinja::read_json(json, file, most_bytes, where);
     if (!all.dict()) throw error(file, where, "an object", jinja::described(all));
@@ -100,7 +100,8 @@ class chat_request {
     else
       variables_.emplace_back(name, std::move(v));
   }
-  /// Sets a variable that counts as the template's text, such as bos_token. A variable of this name that was set before stays.
+  /// Sets a variable that counts as the template's text, such as bos_token. Does nothing if the request already has a variable
+  /// of this name.
   void set_own(std::string_view name, std::string_view text) {
     if (!find(name)) variables_.emplace_back(name, jinja::template_text(text));
   }
@@ -172,8 +173,9 @@ class rendered_chat {
   const std::string& text() const { return text_.bytes(); }
   /// Returns the text in runs, for a tokenizer. The runs are views of this object.
   std::vector<text_run> runs() const { return text_.runs(); }
-  /// Returns all texts and strings in the template's source, one per line, even those that this chat does not use. The texts of the
-  /// trusted runs follow (text_run.hpp). The tokenizer lets no message become an added token whose text occurs here.
+  /// Returns all texts and strings in the template's source, one per line, even those that this chat does not use. After them come the
+  /// texts of the trusted runs (text_run.hpp). If the text of an added token occurs in the result, the tokenizer does not let a message
+  /// become that token.
   std::string template_words() const {
     std::string words = *template_words_;
     for (const text_run& run : runs())
@@ -190,7 +192,7 @@ class chat_template {
  public:
   static constexpr std::size_t most_source = std::size_t{1} << 20;  // bytes
 
-  /// Parses a template. `name` is the file in errors. Throws `error`, with line and column, if the source is malformed or uses something
+  /// Parses a template. Errors name the file `name`. Throws `error`, with line and column, if the source is malformed or uses something
   /// that is not supported.
   explicit chat_template(std::string source, std::string name = "chat template") : source_(std::move(source)), name_(std::move(name)) {
     if (source_.size() > most_source)
@@ -230,7 +232,7 @@ class chat_template {
 
   std::string source_, name_;
   std::shared_ptr<const jinja::block> tree_;
-  std::shared_ptr<const std::string> words_;  // the source's part of rendered_chat::template_words
+  std::shared_ptr<const std::string> words_;  // all texts and strings in the source, one per line
 };
 
 }  // namespace v0

@@ -59,9 +59,9 @@ inline bool ends_generation(std::string_view name) { return std::ranges::find(en
 }  // namespace detail
 
 /// Returns the tokens that end a generation, in ascending order. They are the ids in the model's config, the tokenizer's EOS, and the
-/// tokens whose texts end a generation in llama.cpp. A model's folder and its GGUF file give the same ids. Two texts do not count in some
-/// vocabularies. `<|end|>` separates messages if `<|return|>` and `<|call|>`, or `<|calls|>` and `<|flush|>`, exist. `</s>` is not an end
-/// if `<|tool_response>` exists.
+/// tokens whose texts end a generation in llama.cpp. A model's folder and its GGUF file give the same ids. In some
+/// vocabularies, two of these texts do not count. `<|end|>` does not end a generation if `<|return|>` and `<|call|>` exist, or `<|calls|>`
+/// and `<|flush|>`, because `<|end|>` then separates messages. `</s>` does not end a generation if `<|tool_response>` exists.
 inline std::vector<token_id> end_of_generation(const tokenizer& tokens, std::span<const token_id> of_config) {
   std::vector<token_id> all;
   std::set<std::string_view> names;

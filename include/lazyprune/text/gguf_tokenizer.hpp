@@ -113,7 +113,7 @@ inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
   return tokenizer(std::move(model), adds_bos);
 }
 
-/// Reads the merges. Each is two pieces with a space between them.
+/// Reads the merges. The file stores each merge as two pieces with a space between them.
 inline void read_gguf_merges(const gguf_file& file, bpe& model) {
   const gguf_value list = file.at("tokenizer.ggml.merges");
   const std::vector<std::string_view> merges = list.strings();
@@ -131,7 +131,8 @@ inline void read_gguf_merges(const gguf_file& file, bpe& model) {
   }
 }
 
-/// Returns the tokens that come before and after a text. `adds_bos`: whether BOS comes before it if the file does not say.
+/// Returns the tokens that come before and after a text. `adds_bos`: whether BOS comes before the text if the file
+/// does not say.
 inline post_processor gguf_tokens_around(const gguf_file& file, bool adds_bos, std::optional<token_id> bos, std::optional<token_id> eos) {
   post_processor around;
   const auto add = [&](std::string_view which, bool otherwise, std::optional<token_id> id, std::vector<token_id>& to) {

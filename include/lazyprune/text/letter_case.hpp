@@ -105,7 +105,7 @@ template <std::size_t N>
 constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code) {
   const auto* at =
       std::upper_bound(std::begin(ranges), std::end(ranges), code, [](std::uint32_t c, const case_range& r) { return c < r.first; });
-  // Two ranges of stride 2 may interleave, so the range before this one may hold the code too.
+  // Two ranges of stride 2 may interleave. If the last range that begins at or before the code lacks it, the range before may have it.
   for (int back = 0; back < 2 && at != std::begin(ranges); ++back) {
     --at;
     if (code <= at->last && (code - at->first) % at->stride == 0)
@@ -168,17 +168,17 @@ constexpr std::uint32_t upper_case(std::uint32_t code) {
 /// Whether the character has a case: upper, lower or title.
 constexpr bool is_cased(char32_t letter) { return detail::cased_characters.contains(letter); }
 
-/// Returns the upper case of a letter, which is up to three characters.
+/// Returns the upper case of a letter: one to three characters.
 inline std::u32string upper_letters(char32_t letter) {
   const detail::special_case* special = detail::special_of(detail::upper_special, letter);
   return special ? detail::letters_of(*special) : std::u32string(1, upper_case(letter));
 }
-/// Returns the title case of a letter: the form in which it begins a capitalized word. This is up to three characters.
+/// Returns the title case of a letter: one to three characters. A capitalized word begins with a letter in title case.
 inline std::u32string title_letters(char32_t letter) {
   const detail::special_case* special = detail::special_of(detail::title_special, letter);
   return special ? detail::letters_of(*special) : upper_letters(letter);
 }
-/// Returns the lower case of the letter at `at`, which is up to two characters. A capital sigma at the end of a word becomes U+03C2.
+/// Returns the lower case of the letter at `at`: one or two characters. A capital sigma at the end of a word becomes U+03C2.
 inline std::u32string lower_letters(std::u32string_view text, std::size_t at) {
   if (text[at] == 0x130) return U"i\u0307";
   if (text[at] == 0x3a3) return detail::is_final_sigma(text, at) ? U"\u03c2" : U"\u03c3";

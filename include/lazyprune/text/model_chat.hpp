@@ -103,7 +103,7 @@ inline std::optional<model_chat> find_model_chat(const model_folder& folder) {
 }
 
 /// Returns the chat template in a GGUF file's metadata: tokenizer.chat_template, else the one named `default`. Returns nullopt if the file
-/// has no template. Throws `error` if it has only templates with other names, or if the template needs something that is not supported.
+/// has no template. Throws `error` if all its templates have other names, or if the template needs something that is not supported.
 inline std::optional<model_chat> find_model_chat(const gguf_file& file) {
   constexpr std::string_view key = "tokenizer.chat_template";
   auto source = file.find(key);

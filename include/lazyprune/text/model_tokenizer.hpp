@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Finds a model's tokenizer. A folder has tokenizer.json or tokenizer.model, with tokenizer_config.json beside it. A GGUF file has the
-// tokenizer in its metadata. One of these files alone can be loaded, too.
+// tokenizer in its metadata. A tokenizer.json, tokenizer.model or GGUF file can also be loaded alone.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ namespace detail {
 // (tokenizer.model).
 inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_tokenizer_model = std::size_t{64} << 20;
 
-/// What a tokenizer is made from, apart from its own file.
+/// Everything that a tokenizer is made from, except its own file.
 struct tokenizer_place {
   std::optional<json_value> config = {};  // tokenizer_config.json
   side_file_tokens beside = {};           // from tokenizer_config.json and added_tokens.json
@@ -56,8 +56,8 @@ struct tokenizer_place {
   }
 };
 
-/// tokenizer.json does not say which tokens are BOS and EOS, so their names come from tokenizer_config.json. As in transformers 5, the
-/// post-processor decides which tokens surround a text: add_bos_token and add_eos_token apply to tokenizer.model only.
+/// Reads a tokenizer.json. This file does not say which tokens are BOS and EOS, so their texts come from tokenizer_config.json. As in
+/// transformers 5, the post-processor decides which tokens surround a text: add_bos_token and add_eos_token apply to tokenizer.model only.
 inline tokenizer read_tokenizer_json(const mapped_file& file, const tokenizer_place& place) {
   token_pipeline parts = parse_tokenizer_json(file.text(), file.name(), place.characters, place.beside);
   place.check(parts.pieces().size(), file);

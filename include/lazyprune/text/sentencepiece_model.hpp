@@ -24,19 +24,19 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The numbers are those of the file format.
+/// The type of a piece. The file format has the same numbers.
 enum class piece_type : std::uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 struct sentencepiece {
   std::string text;  // U+2581 stands for a space
   float score = 0;   // BPE merges the pair whose piece has the highest score
   piece_type type = piece_type::normal;
-  bool rstrip = false;  // in a chat, this control piece swallows the white space after it
+  bool rstrip = false;  // a control piece that is recognised in a text swallows the white space after it
 };
 
 struct sentencepiece_model {
   std::vector<sentencepiece> pieces;  // by token id
-  bool byte_fallback = false;         // a character without a piece becomes byte pieces; all 256 byte pieces exist
+  bool byte_fallback = false;         // a character without a piece becomes byte pieces; if true, all 256 byte pieces exist
   bool add_dummy_prefix = true;       // puts a space before the text
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
@@ -233,7 +233,7 @@ inline void check_pieces(sentencepiece_model& model, std::string_view file, std:
 }  // namespace detail
 
 /// Parses the bytes of a tokenizer.model. Throws `error` if they are not a SentencePiece model, or if the model is not BPE or has a
-/// precompiled_charsmap.
+/// setting that is not supported.
 inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std::string_view file) {
   constexpr std::size_t most_pieces = std::size_t{1} << 24;
   sentencepiece_model model;
@@ -247,7 +247,7 @@ inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std
       detail::read_trainer(message.message(), model, kind);
     } else if (message.number() == 3) {
       detail::read_normalizer(message.message(), model);
-    } else if (message.number() == 5) {  // a normalizer for decoded text
+    } else if (message.number() == 5) {  // a normalizer for decoded text, read only to check that it has no precompiled_charsmap
       sentencepiece_model ignored;
       detail::read_normalizer(message.message(), ignored);
     }

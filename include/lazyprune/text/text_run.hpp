@@ -3,13 +3,13 @@
 //
 // The tokenizer joins all runs to one text. It recognises a reserved token only if all its bytes lie in one trusted run. Trusted and other
 // runs alternate. Reserved tokens are:
-// - the special tokens, which are those that the tokenizer's files mark as special or control;
-// - every added token whose text occurs in the template's words, which are the trusted runs and all other texts of the template.
-// So a user's text never becomes a token that the template's text makes. Added tokens that are only white space are not reserved, since
-// every text has them.
+// - the special tokens: the tokenizer's files mark them as special or control;
+// - every added token whose text occurs in the template's words. These words are the trusted runs and all other texts of the template.
+// A user's text therefore never becomes a special token, or an added token that the template writes. Added tokens that are only white
+// space are not reserved, because every text has white space.
 //
-// The text between two recognised tokens is encoded as one text, across the borders of runs. There are no reserved tokens in it. Other
-// added tokens are recognised anywhere. No BOS or EOS is added, since the template writes its own.
+// The text between two recognised tokens is encoded as one text, across the borders of runs. This never makes a reserved token. Other
+// added tokens are recognised anywhere. No BOS or EOS is added, because the template writes these tokens.
 #pragma once
 
 #include <string_view>

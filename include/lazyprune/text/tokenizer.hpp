@@ -27,8 +27,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// How `encode` reads the text of a special token (a control piece, BOS, ...). `parsed`: as that token, as transformers and llama.cpp do in
-/// a raw prompt. `spelled_out`: like any other text, for a document that must not control the model.
+/// How `encode` reads the text of a special token (a control piece, BOS, ...). `parsed`: the text becomes that token. transformers and
+/// llama.cpp read a raw prompt in this way. `spelled_out`: the text is encoded like any other. A document that must not control the model
+/// needs this.
 enum class special_tokens : std::uint8_t { parsed, spelled_out };
 
 /// Whether decoded text shows special tokens (control pieces, BOS, ...).
@@ -74,7 +75,7 @@ class tokenizer {
     return std::get<sentencepiece_bpe>(how_).piece(id).text;
   }
 
-  /// Returns the text of one token for people: with its spaces, and with U+FFFD for bytes that are not UTF-8.
+  /// Returns the text of one token for people: with plain spaces, and with U+FFFD for bytes that are not UTF-8.
   std::string label(token_id id) const {
     const std::string_view text = piece(id);
     if (kind().ends_with("byte-level")) return well_formed(from_byte_alphabet(text).value_or(std::string(text)));
@@ -93,9 +94,9 @@ class tokenizer {
     return encode(text, pipeline() || adds_bos(), special);
   }
 
-  /// Returns the token ids of a text. `with_special`: adds the tokens that the model puts around a text. Any bytes are accepted: each byte
-  /// that is not UTF-8 is read as U+FFFD. The time grows as n log n. Throws `error` if `with_special` is true and a SentencePiece model has
-  /// no BOS token, or if the text has more than 2^30 bytes.
+  /// Returns the token ids of a text. `with_special`: whether to add the tokens that the model puts around a text. Any bytes are accepted:
+  /// each byte that is not UTF-8 is read as U+FFFD. The time grows as n log n. Throws `error` if `with_special` is true and a SentencePiece
+  /// model has no BOS token, or if the text has more than 2^30 bytes.
   std::vector<token_id> encode(std::string_view text, bool with_special, special_tokens special = special_tokens::parsed) const {
     const bool parses = special == special_tokens::parsed;
     const auto own_at = [&](text_range) { return parses; };

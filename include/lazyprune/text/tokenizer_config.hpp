@@ -29,14 +29,15 @@ inline std::optional<json_value> find_tokenizer_config(const model_folder& folde
   return folder.read_json(name, std::size_t{16} << 20);
 }
 
-/// Returns the text of a special token, written as "<s>" or {"content": "<s>"}. Returns nullopt if the key is missing or null.
+/// Returns the text of the special token that `key` names. The file writes the token as "<s>" or as {"content": "<s>"}. Returns nullopt if
+/// the key is missing or null.
 inline std::optional<json_value> token_text_of(const json_value& config, std::string_view key) {
   auto token = config.find(key);
   return !token || token->is_string() ? std::move(token) : token->at("content");
 }
 
 /// Returns what tokenizer_config.json and added_tokens.json add to the folder's tokenizer: the tokens that they list with ids, and the
-/// texts of special tokens. Throws `error` if one of these values has the wrong type or an id is out of range.
+/// texts of special tokens. Throws `error` if one of these values has the wrong type, or if an id is out of range.
 inline side_file_tokens find_tokens_beside(const model_folder& folder, const std::optional<json_value>& config) {
   side_file_tokens all;
   const auto special = [&](const json_value& token) {

@@ -52,7 +52,7 @@ TEST_CASE("a row with a window gets the same bits in any batch, whether or not t
         what = s.what();
         what.rows_of_layer = 80;
         backend.attend(q.view(), kv, what, few.view(), {});
-        CHECK(many == few);  // a window that has all tokens gives the bits of no window
+        CHECK(many == few);  // a window with all tokens gives the same bits as no window
       }
 }
 
@@ -107,8 +107,8 @@ TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_
     guarded<float> exact_probe(heads, count);
     oracle.attend(exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
     // If products take only bf16, queries are rounded to bf16. Each rounding is at most 2^-8 of a number, and goes up as often as down. The
-    // typical error of a score is then 0.42 * 2^-8 times the root of its terms' sum of squares (path_tolerance.hpp). An error six times as
-    // large is practically impossible. Attention weights are rounded likewise.
+    // typical error of a score is then 0.42 * 2^-8 times the root of the sum of its squared terms (path_tolerance.hpp). An error six times
+    // as large is practically impossible. Attention weights are rounded likewise.
     double worst_out = 0, worst_probe = 0;
     const auto note = [](double& worst, double error, double allowed) { worst = std::max(worst, std::abs(error) / allowed); };
     for (std::size_t r = 0; r < n; ++r)

@@ -9,7 +9,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("tasks and strips have every query of every head once, and the areas of a task's memory do not overlap") {
+TEST_CASE("the strips of all tasks contain every query of every head once, and the areas of a task's memory do not overlap") {
   for (const isa path : every_isa)
     for (const dtype type : {dtype::f32, dtype::bf16})
       for (const attention_shape shape : {attention_shape{8, 2, 64}, attention_shape{6, 3, 5}, attention_shape{32, 1, 20}})
@@ -35,7 +35,7 @@ TEST_CASE("tasks and strips have every query of every head once, and the areas o
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
           CHECK(layout.widens() == (product.widen && most_strips > 1));
 
-          // The layout computes the address of a widened block even if there is none.
+          // The layout computes the address of widened keys even if no keys are widened, so `memory` has room for them.
           std::vector<float> memory(std::max(layout.state_floats(), layout.local_floats()) + packed_kv::block_slots * 2 * kv.key_depth());
           float* const begin = memory.data();
           const auto at = [&](const float* place) { return static_cast<std::size_t>(place - begin); };

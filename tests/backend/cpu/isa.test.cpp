@@ -11,7 +11,7 @@ using namespace lazyprune;
 using lazyprune_test::error_of;
 using lazyprune_test::unsupported;
 
-TEST_CASE("a processor with an instruction set has all that are listed before it") {
+TEST_CASE("a processor with an instruction set has all sets that are listed before it") {
   for (std::size_t i = 1; i < std::size(every_isa); ++i)
     if (has(every_isa[i])) CHECK(has(every_isa[i - 1]));
 }

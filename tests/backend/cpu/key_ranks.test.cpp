@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("the rank of a slot is the index of its token among the active ones, and tells which tiles a row sees") {
+TEST_CASE("the rank of a slot is the index of its token among the active tokens, and ranks tell which tiles a row sees") {
   key_ranks ranks;
   std::vector<std::uint32_t> slots;
   for (std::uint32_t i = 0; i < 40; ++i) slots.push_back(32 + i);  // all of tile 1, some of tile 2

@@ -24,7 +24,7 @@ void append(packed_kv& kv, rows_view<const float> k, rows_view<const float> v, d
 
 }  // namespace
 
-TEST_CASE("keys and values are read as they were put, exactly in f32 and rounded in bf16, in the layout of packed weights") {
+TEST_CASE("keys and values are read as they were put, exact in f32 and rounded in bf16, and lie in the layout of packed weights") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const std::size_t d : {1u, 16u, 33u, 64u}) {
       CAPTURE(d);

@@ -137,7 +137,7 @@ TEST_CASE("a matrix holds its tensors only while it is filled, and a copy shares
   }
 }
 
-TEST_CASE("f16 tensors are read with their values") {
+TEST_CASE("f16 tensors are packed exactly as f32, and rounded as bf16") {
   const std::uint16_t bits[] = {0x3c00, 0xc000, 0x3800, 0x7bff, 0x0001, 0x0000};
   const float expected[] = {1, -2, 0.5f, 65504, 0x1p-24f, 0};
   const tensor f16{dtype::f16, 2, 3, reinterpret_cast<const std::byte*>(bits)};

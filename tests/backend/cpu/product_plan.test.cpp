@@ -19,7 +19,7 @@ packed_matrix zeros(std::size_t outputs, std::size_t inputs, dtype as) {
   return {only(stored(std::vector<float>(outputs * inputs), outputs, inputs, dtype::f32)), as, 1};
 }
 
-/// A processor with caches of these sizes, in bytes.
+/// Returns a processor with caches of these sizes, in bytes.
 detail::processor processor_with(std::size_t l1, std::size_t l2) {
   detail::processor here = detail::this_processor();
   here.l1 = l1;
@@ -43,7 +43,7 @@ class marked_lines {
     if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::line_bytes) marks_[place(at)] = true;
   }
 
-  /// Returns which share of the lines of these `bytes` bytes is marked.
+  /// Returns the share of marked lines among the lines of these `bytes` bytes.
   double share(const std::byte* at, std::size_t bytes) const {
     std::size_t all = 0, found = 0;
     for (std::size_t i = place(at); i < place(at + bytes - 1) + 1; ++i, ++all) found += marks_[i];
@@ -57,7 +57,7 @@ class marked_lines {
   std::vector<bool> marks_;
 };
 
-/// The lines that a kernel prefetches: one line for each step over the inputs, or with AMX all lines of the step's bytes.
+/// Calls f(line) for each line that a kernel prefetches: one line for each step over the inputs, or with AMX all lines of the run.
 template <class F>
 void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, kernels::prefetch_run run, std::size_t depth, F f) {
   if (kernel.granule > 1) {
@@ -70,7 +70,7 @@ void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, 
 
 }  // namespace
 
-TEST_CASE("blocks have every tile and input once, and nearly all prefetches stay inside the data") {
+TEST_CASE("the blocks contain every input of every tile once, and nearly all prefetches stay inside the data") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(700, 2100, as);
     for (const isa path : every_isa)
@@ -184,7 +184,8 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
             double found = 0;
             for (std::size_t panel = 2 * next.first; panel < 2 * next.last; ++panel)
               found += weights.share(w.panel(panel, next.k), next.count / kernel.line_inputs * kernels::line_bytes);
-            const double most = std::min(1.0, static_cast<double>(p.count) / static_cast<double>(next.count));  // one line for each input
+            // A tile prefetches one line for each of its inputs. If the next block has more inputs, only a part of its lines is prefetched.
+            const double most = std::min(1.0, static_cast<double>(p.count) / static_cast<double>(next.count));
             CHECK(found >= 0.95 * most * static_cast<double>(2 * (next.last - next.first)));
             if (strips < 8 || plan.group() == 1) return;
             for (std::size_t s = 1; s < strips; ++s)

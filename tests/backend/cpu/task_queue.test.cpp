@@ -88,7 +88,7 @@ TEST_CASE("several threads can call with_tasks at once, and each gets its own ta
 #endif
 }
 
-TEST_CASE("an exception of the body is rethrown when its tasks are done, and later tasks run as usual") {
+TEST_CASE("an exception of the body is rethrown after the body's tasks are done, and later tasks run as usual") {
   for (const int threads : {1, 4}) {
     std::vector<int> times(300);
     CHECK_THROWS_WITH_AS(detail::with_tasks(threads,

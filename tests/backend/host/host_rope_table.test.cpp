@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("a rope table is computed in double, also for float") {
+TEST_CASE("a rope table is computed in double, even if it stores floats") {
   const std::vector<double> frequencies{1.0, 0.1234567890123};
   const host_rope_table<float> table(frequencies, 1.5, 100'001);
   CHECK(table.half() == 2);

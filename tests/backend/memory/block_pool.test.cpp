@@ -19,9 +19,9 @@ TEST_CASE("a pool allocates the reserved blocks that are not in use, and takes b
   CHECK(pool.size() == 2);
   CHECK(pool.take(8).data() == memory);
 
-  pool.give(shared_array<float>(8), 2);  // two in use and one spare are three
+  pool.give(shared_array<float>(8), 2);  // two blocks in use and one spare are the three reserved blocks
   CHECK(pool.size() == 1);
-  pool.reserve(2, 0, 8);  // never fewer than before
+  pool.reserve(2, 0, 8);  // three blocks stay reserved, although this call asks for two
   CHECK(pool.size() == 3);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A policy of this program in a session, with the standard library only.
+// Runs a session with a scorer of this program. The program needs only the standard library.
 #ifdef LAZYPRUNE_BY_SINGLE_HEADER
 #include <lazyprune_single.hpp>
 #else

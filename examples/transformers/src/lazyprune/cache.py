@@ -28,7 +28,7 @@ def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int
 
 
 class Text:
-    """The state of one text. Positions count its tokens and no padding."""
+    """The state of one text. A position is a token's index in the text without padding."""
 
     def __init__(self, session: c.Session, layers: int) -> None:
         self.session = session
@@ -49,7 +49,7 @@ class Text:
         return other
 
     def make_room(self, tokens: int) -> None:
-        """Makes room for this number of tokens. If the room must grow, it grows by at least half and fits at least 256 more tokens."""
+        """Raises `room` to this number of tokens or more. When `room` grows, it grows by at least half, and to at least `tokens` + 256."""
         if tokens > self.room:
             self.room = max(tokens + 256, self.room * 3 // 2)
 
@@ -63,7 +63,7 @@ class Text:
                 there.index_copy_(1, rows, new)
 
     def take(self, layer: int, active: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns keys and values (kv_heads, active, head_dim) of the tokens at these positions, which were written before."""
+        """Returns keys and values (kv_heads, active, head_dim) of the tokens at these positions. `put` must have written them."""
         keys, values = self.keys[layer], self.values[layer]
         assert keys is not None and values is not None
         if isinstance(active, slice):
@@ -100,7 +100,7 @@ class Statistics:
 
 class PrunedCache(Cache):
     """The cache of a pruned model, used instead of DynamicCache. `generate` returns it (return_dict_in_generate) and takes it for the next turn
-    (cache=). It also crops and reorders it. copy.deepcopy forks the cache. A cache and all its forks must stay on one thread."""
+    (cache=). `generate` also crops and reorders the cache. copy.deepcopy forks the cache. A cache and all its forks must stay on one thread."""
 
     def __init__(self, library: c.Library, policy: str, decoder: Decoder) -> None:
         super().__init__(layers=[])
@@ -190,7 +190,7 @@ class PrunedCache(Cache):
         self._select([i for i in range(len(self.texts)) for _ in range(repeats)])
 
     def activate_past_recording(self) -> None:
-        """Called before drafts, which `crop` may take back."""
+        """transformers calls this before it reads drafts, since it may have to `crop` them."""
         self.is_croppable = True
 
     @property
@@ -205,7 +205,8 @@ class PrunedCache(Cache):
     def is_initialized(self) -> bool:
         return bool(self.texts)
 
-    # A step may revive or drop earlier tokens, and crop() does not undo that. So the cache is croppable only when drafts ask for it.
+    # A step may revive or drop earlier tokens, and crop() does not undo that. So the cache is croppable only after
+    # activate_past_recording, which drafts need.
     is_croppable = False
 
     @property

@@ -51,14 +51,15 @@ class Decoder:
 
     @property
     def attention_after(self) -> list[int] | None:
-        """Returns the numbers of done layers after which the policy may drop tokens by attention: those at which the layer just done has no
-        window. The last layer of the model is left out. Returns None if all layers have a window, or if no layer has one."""
+        """Returns the numbers of done layers after which the policy may drop tokens by attention. These are the numbers n for which layer n - 1
+        has no window. The number of all layers is left out, since no layer follows. Returns None if all layers have a window,
+        or if no layer has one."""
         if all(self.windows) or not any(self.windows):
             return None
         return [layer + 1 for layer, window in enumerate(self.windows[:-1]) if window is None]
 
     def angles(self, positions: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns cosines and sines (1, positions, head_dim) of the positions 0, 1, ..."""
+        """Returns cosines and sines (1, positions, head_dim) of the positions 0 to `positions` - 1."""
         return self.model.model.rotary_emb(like, torch.arange(positions, device=like.device)[None])
 
     @property

@@ -21,7 +21,7 @@ TESTED = "5.24"  # the newest release with which the tests passed; pyproject.tom
 
 _NAMES = ("cache", "past_key_values")
 _FIELDS = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}
-CACHE = next(name for name in _NAMES if name in _FIELDS)  # the name in this version of transformers
+CACHE = next(name for name in _NAMES if name in _FIELDS)  # the name of the cache argument in this version of transformers
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ def prune(
         dense", "dense". Library.policy_help() lists all names.
     scorer: your own function, which replaces the policy's last_query_attention. It gets the last query's attention (heads, active) and the
         positions of the active tokens in the text (active), both on the model's device. It returns the importance of these tokens (active).
-        Larger numbers are more important.
+        A larger number means a more important token.
     library: the library that knows the policy's names; shared_library() if None.
     trace: records what each layer saw and computed.
 
@@ -160,7 +160,8 @@ class Pruning:
         columns = ids.shape[1]
         outputs = logits_to_keep or columns
         prompt = cache.mask.shape[1] == 0 or cache.prompt_chunk is not None
-        # After the prompt, several outputs mean drafts that `generate` checks. They are part of the answer, like a single token.
+        # After the prompt, a step with an output for each of several columns reads drafts that `generate` checks. Drafts belong to the answer,
+        # so this is a decode step, as with a single token.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
         with self._turn:
             hidden = self._in_chunks(cache, ids, new, phase, outputs)
@@ -278,7 +279,7 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
         return np.ones(shape, bool)
     if tuple(attention_mask.shape) != (batch, before + columns):
         raise ValueError(f"attention_mask: expected ({batch}, {before + columns}), found {tuple(attention_mask.shape)}")
-    single = before > 0 and columns == 1  # in a decode step of `generate`, earlier columns are not compared, so that little is copied
+    single = before > 0 and columns == 1  # a decode step copies only its own column to the host, and does not compare earlier columns
     mask = (attention_mask[:, -1:] if single else attention_mask).cpu().numpy() != 0
     if not single and before and not np.array_equal(mask[:, :before], cache.mask):
         raise ValueError("attention_mask: expected the columns of the cache as they were, found others")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One forward pass of a batch under the plans of its sessions. The rows of all texts form one batch in every product, without padding. Each
+"""One forward pass of a batch under the plans of its sessions. Each product computes the rows of all texts together, without padding. Each
 text has its own plan, its own attention, and its own evidence for the policy. The model's own layers compute. They receive fewer rows, each
 with its position in the text, and the attention function of this file. That function writes the rows' keys and values to the cache and attends
 over the active tokens."""
@@ -76,15 +76,15 @@ class Part:
         return plan
 
     def visible(self, queries: Positions, window: int | None, device: torch.device) -> torch.Tensor:
-        """Returns a mask (queries, active). It is True if the query sees the token: a token that is not after the query, and that is
-        within the window."""
+        """Returns a mask (queries, active). It is True if the query sees the token. A query sees the tokens up to its own position
+        that lie within the window."""
         key, query = self.active.tensor(device)[None], queries.tensor(device)[:, None]
         seen = key <= query
         return seen if window is None else seen & (key > query - window)
 
     def is_causal(self, window: int | None) -> bool:
         """Whether query i sees exactly the active tokens 0 to i. This is true if the layer computes the output of every active token, and the
-        window hides none of them. Then the rows' own keys and values suffice, and no mask is needed."""
+        window hides no active token. In this case the rows' own keys and values suffice, and no mask is needed."""
         inside = window is None or not len(self.active) or int(self.active.host[-1]) - int(self.active.host[0]) < window
         return inside and self.finish == len(self.rows) == len(self.active)
 
@@ -127,7 +127,7 @@ class Step:
     def __init__(self, decoder: Decoder, cache: PrunedCache, scorer: Callable[..., torch.Tensor] | None) -> None:
         self.decoder, self.cache, self.scorer = decoder, cache, scorer
         self.parts: list[Part] = []
-        self.keys_alone = False  # whether the attention function is called for rows that need only keys and values
+        self.keys_alone = False  # True while the attention function is called for rows that need only keys and values
         self._layer_entered = 0
         self._angles_of: tuple[list[Positions], torch.device] | None = None
 
@@ -178,7 +178,7 @@ class Step:
         if not any(len(rows) for rows in unfinished):
             x = self._call(module, x, None)
         else:
-            # Most rows need only keys and values in the last layer.
+            # Unfinished rows need only their keys and values. In the last layer most rows are unfinished.
             self.keys_alone = True
             alone = torch.from_numpy(np.concatenate(unfinished)).to(x.device)
             module.get_submodule("self_attn")(module.get_submodule("input_layernorm")(x[alone])[None], **self._words(alone))
@@ -196,7 +196,7 @@ class Step:
         return (y[0] if isinstance(y, tuple) else y)[0]
 
     def _words(self, rows: torch.Tensor | None) -> dict[str, Any]:
-        """Returns the layer's keyword arguments for these rows of the batch, or for all rows if None."""
+        """Returns the layer's keyword arguments for these rows of the batch, or for all rows if `rows` is None."""
         cos, sin = self._cos, self._sin
         if rows is not None:
             cos, sin = cos[:, rows], sin[:, rows]

@@ -61,7 +61,7 @@ class attention_layout {
   };
   strip strip_of(const query_rows& rows, std::size_t s) const { return {s * strip_, std::min(strip_, rows.count * group_ - s * strip_)}; }
 
-  /// Return the row of q, and the query head, for the query with this number in the stack.
+  /// `row_of` returns the row of q, and `head_of` the query head, of the query with this number in the stack.
   std::size_t row_of(const query_rows& rows, std::size_t number) const { return rows.first + number / group_; }
   std::size_t head_of(const query_rows& rows, std::size_t number) const { return rows.kv_head * group_ + number % group_; }
 
@@ -87,7 +87,7 @@ class attention_layout {
     float* packed_weights;  // `weights`, packed
     float* scaled;          // (strip, head_dim): queries, before they are packed
     float* wide_keys;       // a block's keys in float, if the block is widened
-    float* wide_values;     // its values in float, likewise
+    float* wide_values;     // a block's values in float, if the block is widened
   };
   std::size_t local_floats() const {
     return strips(task_rows_) * query_floats_ + scratch_floats() + (widens_ ? wide_key_floats_ + wide_value_floats_ : 0);
@@ -102,7 +102,8 @@ class attention_layout {
   }
 
  private:
-  static constexpr std::size_t strips_together = 16;  // strips of a full task, about: they share a block of keys while it is in a cache
+  /// About the number of strips in a full task. A block of keys is multiplied by all strips of a task while the block is in a cache.
+  static constexpr std::size_t strips_together = 16;
 
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
     return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;
@@ -120,8 +121,8 @@ class attention_layout {
   std::size_t task_rows_;  // rows of a task, at most
   std::size_t tile_floats_;
   std::size_t value_floats_;
-  std::size_t query_floats_;   // of a packed strip of queries
-  std::size_t weight_floats_;  // of a packed strip of attention weights
+  std::size_t query_floats_;   // floats of a packed strip of queries
+  std::size_t weight_floats_;  // floats of a packed strip of attention weights
   std::size_t wide_key_floats_, wide_value_floats_;
   bool widens_;
 };

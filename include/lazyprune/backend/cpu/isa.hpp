@@ -21,8 +21,8 @@
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/core/error.hpp>
 
-/// This macro stands before a function, which is then compiled for these instruction sets, whatever the flags of the translation unit.
-/// Tests define the macro as empty, so that they can run the functions on emulated registers.
+/// A function with this macro before it is compiled for these instruction sets, whatever the flags of the translation unit. Tests define
+/// the macro as empty, so that they can run the functions on emulated registers.
 #ifndef LAZYPRUNE_TARGET
 #define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
 #endif
@@ -33,8 +33,8 @@ namespace detail {
 
 struct processor {
   bool has[std::size(every_isa)] = {true};                 // indexed by isa
-  bool fast_bf16 = false;                                  // VDPBF16PS is faster than FMA
-  std::size_t l1 = 32 << 10, l2 = std::size_t{512} << 10;  // bytes of data cache; defaults if the processor does not say
+  bool fast_bf16 = false;                                  // whether VDPBF16PS is faster than FMA
+  std::size_t l1 = 32 << 10, l2 = std::size_t{512} << 10;  // bytes of data cache; these defaults if cpuid reports none
 };
 
 #if defined(__x86_64__)
@@ -77,7 +77,7 @@ inline processor look_at_processor() {
                      has_bit(extended.ebx, 31);
   has(isa::avx512_bf16) = has(isa::avx512) && has_bit(more.eax, 5);
   has(isa::amx) = has(isa::avx512_bf16) && saves(0x600e6) && has_bit(extended.edx, 22) && has_bit(extended.edx, 24) && may_use_tiles();
-  found.fast_bf16 = !intel;  // Intel's VDPBF16PS has half the rate of its FMA; for bf16 Intel has AMX
+  found.fast_bf16 = !intel;  // on Intel's processors, VDPBF16PS has half the rate of FMA, and AMX is the fast way for bf16
 
   for (unsigned i = 0; i < 8; ++i) {
     const cpuid_registers cache = cpuid(intel ? 4 : 0x8000'001d, i);

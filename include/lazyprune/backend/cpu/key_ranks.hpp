@@ -15,8 +15,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rank of a slot is the index of its token among the active tokens. The object holds the ranks of whole blocks, from the block of the
-/// first to the block of the last slot that `set` was asked for.
+/// The rank of a slot is the index of its token among the active tokens. The object holds the ranks of whole blocks: from the block of the
+/// first slot that `set` was asked for, to the block of the last one.
 class key_ranks {
  public:
   using rank_range = kernels::rank_range;

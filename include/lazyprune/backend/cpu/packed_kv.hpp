@@ -163,7 +163,7 @@ class packed_kv {
   dtype type_;
   std::size_t size_ = 0;
   std::size_t written_ = 0;                      // if greater than size_, the slots from size_ to written_ - 1 may hold forgotten numbers
-  std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
+  std::vector<shared_array<std::byte>> blocks_;  // each block: (kv_heads, keys and values)
   block_pool<std::byte> spare_;
 };
 

@@ -35,8 +35,8 @@ class packed_matrix {
   /// Stacks the parts along the outputs. Throws `error` if there are no parts, if they have different numbers of inputs, or if `as` is f16.
   packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
 
-  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, and also if `gate` and `up`
-  /// have different numbers of rows.
+  /// A gated weight: outputs 0 to ffn - 1 are the gate's, and the next ffn outputs are the up projection's. Throws `error` as above, and
+  /// also if `gate` and `up` have different numbers of rows.
   packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads)
       : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, true) {}
 
@@ -93,13 +93,13 @@ class packed_matrix {
     return {2 * (n / panel_outputs) + up, n % panel_outputs};
   }
 
-  /// The numbers of an output as they are stored. If `numbers` is null, they are zeros.
+  /// The numbers of an output, in the type in which they are stored. If `numbers` is null, the output's numbers are zeros.
   struct source_row {
     dtype type = dtype::f32;
     const std::byte* numbers = nullptr;
   };
 
-  /// The number of inputs that are read at a time. The inputs of 16 rows then fit into L2 and on the stack.
+  /// The number of inputs that are read at a time. This many inputs of 16 rows fit into L2 and on the stack.
   static constexpr std::size_t part_inputs = 4 * row_reader::unit;
 
   /// Each task fills about one large_array::page, which is enough work for a task. The system clears a page when a thread first touches it,
@@ -120,7 +120,7 @@ class packed_matrix {
   }
 
   void fill_panel(std::span<const tensor> parts, std::size_t p) {
-    // Rows are read side by side. Their distance is a cache line more than a power of two, to avoid cache conflicts.
+    // The 16 rows are read side by side. In `rooms` their distance is a cache line more than a power of two, to avoid cache conflicts.
     alignas(64) std::byte rooms[panel_outputs][part_inputs * 4 + kernels::line_bytes];
     for (std::size_t first = 0; first < depth_; first += part_inputs) {
       const std::size_t end = std::min(first + part_inputs, depth_), inputs = std::min(end, inputs_) - std::min(first, inputs_);
@@ -145,8 +145,8 @@ class packed_matrix {
     return {};
   }
 
-  /// Fills lines with `inputs` numbers of each output. A block of 16 lines takes a cache line of numbers from each output. Numbers that are
-  /// stored in this matrix's type are read in place.
+  /// Fills lines with `inputs` numbers of each output. A block of 16 lines takes a cache line of numbers from each output. If these numbers
+  /// are stored in this matrix's type and fill the cache line, they are read in place.
   void fill_lines(const source_row (&sources)[panel_outputs], std::size_t inputs, std::size_t lines, std::byte* to) const {
     constexpr std::size_t block_lines = kernels::line_bytes / 4;
     const std::size_t numbers = kernels::line_bytes / size_of(type_);
@@ -165,7 +165,7 @@ class packed_matrix {
     }
   }
 
-  /// Converts `count` numbers of an output to this matrix's type, padded with zeros to a cache line.
+  /// Converts `count` numbers of an output to this matrix's type, pads them with zeros to a cache line, and returns `to`.
   const std::byte* convert(const source_row& source, std::size_t first, std::size_t count, std::byte* to) const {
     constexpr std::size_t most = kernels::line_bytes / 2;
     const std::size_t numbers = kernels::line_bytes / size_of(type_);

@@ -33,14 +33,14 @@ inline int available_threads() {
 #endif
 }
 
-/// Returns the number of threads for work that takes one thread about `nanoseconds`. The result is 1 if it takes longer to start a team
-/// than the team saves. Otherwise it is `threads`. It is never between the two, because for a smaller team OpenMP would end the other
+/// Returns the number of threads for work that takes one thread about `nanoseconds`. The result is 1 if starting a team takes longer than
+/// the team saves, and `threads` otherwise. No result lies between 1 and `threads`, because for a smaller team OpenMP would end the other
 /// threads, and start them again later.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
 /// Returns true if this process is a child of fork() and lacks the threads of an earlier team. GNU OpenMP keeps the threads of a team for
-/// the next one. fork() does not copy them to the child, and there GNU OpenMP would wait for them forever. In such a child the caller does
-/// all tasks, with the same results. LLVM's OpenMP starts new threads.
+/// the next team. fork() does not copy these threads to the child, and there GNU OpenMP would wait for them forever. In such a child the
+/// caller does all tasks, with the same results. LLVM's OpenMP starts new threads in a child, so with Clang the result is always false.
 inline bool team_is_lost() {
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
   static std::atomic<bool> lost = false;

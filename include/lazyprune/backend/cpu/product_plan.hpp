@@ -34,7 +34,7 @@ class product_plan {
         depth_(strips_ == 1 ? w.depth() : cut_depth(here)),
         widens_(kernel.widen && strips_ >= widening_strips) {
     if (strips_ == 1) return;
-    const auto fits = [&] {  // the rest of L2 is for sums and rows
+    const auto fits = [&] {  // whether the weights of this block and the next fit into L2, with a quarter of L2 left for sums and rows
       const std::size_t weights = depth_ * panel_input_bytes(), wide = panel_floats() * sizeof(float);
       return 2 * group_ * (weights + (widens_ ? wide : weights)) <= here.l2 * 3 / 4;
     };
@@ -79,14 +79,15 @@ class product_plan {
     return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
   }
 
-  /// Returns the number of tiles in a group. The number is small, so that every thread has several groups. It is 1 or even, because even
-  /// and odd tiles prefetch different things.
+  /// Returns the number of tiles in a group. The number is small, so that every thread has several groups. It is 1 or even, because
+  /// block_prefetch makes pairs of an even and an odd tile.
   std::size_t group_size(int threads) const {
     const std::size_t fair = std::clamp<std::size_t>(tiles_ / (8 * static_cast<std::size_t>(threads)), 1, kernel_.group);
     return fair == 1 ? 1 : fair / 2 * 2;
   }
 
-  /// Returns the number of inputs in a block. The number is small, so that what is read again stays in a cache.
+  /// Returns the number of inputs in a block. The number is so small that a strip stays in L1 or the group's weights stay in L2, as
+  /// product_kernel::strip_in_l1 says.
   std::size_t cut_depth(const detail::processor& here) const {
     const std::size_t strip_bytes = kernel_.strip * kernel_.element, weight_bytes = kernel_.group * 2 * panel_input_bytes();
     const std::size_t fitting = std::max<std::size_t>(32, kernel_.strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);
@@ -142,7 +143,7 @@ class block_prefetch {
   const std::byte* packed_;  // the packed rows
   bool pairs_;               // whether even and odd tiles prefetch different things
   std::size_t row_step_;     // bytes of the next strip that a tile prefetches, for each input
-  std::size_t shares_;       // how many shares a panel of the next block's weights has; a strip prefetches one share
+  std::size_t shares_;       // how many shares a panel of the next block's weights has; a tile prefetches one share
   std::size_t share_bytes_;
   std::size_t weight_step_;  // bytes of a share that a tile prefetches, for each input
 };

@@ -16,7 +16,7 @@ class stored_activations : public typed_rows<> {
  public:
   using typed_rows::typed_rows;
 
-  /// Writes a row, `from` (columns). In bf16, numbers are rounded to nearest, ties to even.
+  /// Writes `from` (columns) to the row of a slot. If the rows are bf16, numbers are rounded to nearest, ties to even.
   void write(std::size_t slot, const float* from) {
     if (type() == dtype::f32)
       std::memcpy(row(slot), from, columns() * sizeof(float));

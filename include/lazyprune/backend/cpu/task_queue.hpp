@@ -100,7 +100,7 @@ void with_tasks([[maybe_unused]] int threads, const Body& body) {
   body();
 }
 
-/// Gives a task to the threads of with_tasks. Outside with_tasks, runs the task now.
+/// Gives a task to the threads of with_tasks. If no queue exists (outside with_tasks, or with one thread), runs the task now.
 template <class Task>
 void give_task(const Task& task) {
   if (tasks_here)

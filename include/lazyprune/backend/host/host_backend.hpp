@@ -47,7 +47,7 @@ class host_backend {
     for (std::size_t r = 0; r < k.rows; ++r) kv.put(slots[r], k.row(r), v.row(r));
   }
 
-  /// Copies one row after the other, so that rows may move within one buffer.
+  /// Copies the rows one after another, in the order of the lists. `from` and `to` may be views of the same buffer.
   void copy_rows(rows_view<const T> from, std::span<const std::uint32_t> from_rows, rows_view<T> to,
                  std::span<const std::uint32_t> to_rows) const {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);

@@ -45,8 +45,8 @@ class block_pool {
     return last;
   }
 
-  /// Takes back a block, after which `in_use` blocks are in use. Keeps it as a spare, unless enough blocks are allocated or a copy shares
-  /// it.
+  /// Takes back a block. `in_use` is the number of blocks that are still in use. The block becomes a spare, unless enough blocks are
+  /// allocated or a copy shares the block.
   void give(block unused, std::size_t in_use) noexcept {
     if (in_use + blocks_.size() < held_ && !unused.shared()) blocks_.push_back(std::move(unused));
   }

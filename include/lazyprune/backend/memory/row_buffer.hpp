@@ -18,7 +18,7 @@ class row_buffer {
  public:
   explicit row_buffer(std::size_t columns) : columns_(columns) {}
 
-  /// Makes room for at least `rows` rows and keeps the existing ones. Memory grows by half, so that adding rows one by one is cheap.
+  /// Makes room for at least `rows` rows and keeps the existing ones. Memory grows by at least half, so adding rows one by one is cheap.
   void reserve(std::size_t rows) {
     const std::size_t needed = rows * columns_;
     if (needed > memory_.size()) memory_ = memory_.resized(std::max(needed, memory_.size() + memory_.size() / 2), rows_ * columns_);

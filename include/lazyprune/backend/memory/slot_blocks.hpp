@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows of `columns` numbers, one row for each slot. Memory grows in blocks, and rows never move. A block is freed when the last of its
-/// slots in use is released, unless `hold` keeps it.
+/// Rows of `columns` numbers, one row for each slot. Memory grows in blocks, and rows never move. A block is freed when its last
+/// slot in use is released, unless `hold` keeps the block.
 template <class T, class Memory = aligned_array<T>>
 class slot_blocks {
  public:
@@ -30,7 +30,8 @@ class slot_blocks {
   /// Allocates memory for the slots below `count`. The memory stays allocated even if no slot is in use.
   void hold(std::size_t count) { spare_.reserve((count + block_slots - 1) / block_slots, used_, block_numbers()); }
 
-  /// Marks these slots as in use, and makes room for them, so that they can be written.
+  /// Marks these slots as in use, and makes room for them. If a copy shares their blocks, this object gets blocks of its own. The rows of
+  /// the slots can then be written.
   void reserve(std::span<const std::uint32_t> slots) {
     for (const std::uint32_t slot : slots) {
       if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
@@ -45,7 +46,8 @@ class slot_blocks {
     }
   }
 
-  /// Returns the row of a slot (columns) for writing. Call `reserve` for the slot first, and again after this object was copied.
+  /// Returns the row of a slot (columns) for writing. Call `reserve` for the slot first. Call it again after this object was copied,
+  /// because the copy shares the blocks until then.
   T* row(std::size_t slot) { return const_cast<T*>(std::as_const(*this).row(slot)); }
   /// Returns the row of a slot (columns). The slot must be in use.
   const T* row(std::size_t slot) const {

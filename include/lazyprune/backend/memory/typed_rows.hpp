@@ -25,14 +25,14 @@ class typed_rows {
   std::size_t size() const { return blocks_.size(); }  // slots in use
   std::size_t bytes() const { return blocks_.bytes(); }
 
-  /// Makes room for these slots. An empty store takes the type `as`, f32 or bf16. Any other store keeps its type.
+  /// Makes room for these slots. While no slot is in use, the rows take the type `as`, f32 or bf16. Otherwise the type stays.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
     take_type(as);
     blocks_.reserve(slots);
   }
 
-  /// Allocates memory for the slots below `count`. An empty store takes the type `as`. The memory stays allocated even if no slot is in
-  /// use.
+  /// Allocates memory for the slots below `count`. While no slot is in use, the rows take the type `as`, f32 or bf16. Otherwise the type
+  /// stays. The memory stays allocated even if no slot is in use, until the type changes.
   void hold(std::size_t count, dtype as) {
     take_type(as);
     blocks_.hold(count);
@@ -40,7 +40,8 @@ class typed_rows {
 
   /// Returns the row of a slot, which must be in use.
   const void* row(std::size_t slot) const { return blocks_.row(slot); }
-  /// Returns the row of a slot for writing. Call `reserve` for the slot first, and again after this object was copied.
+  /// Returns the row of a slot for writing. Call `reserve` for the slot first. Call it again after this object was copied, because the copy
+  /// shares the blocks until then.
   void* row(std::size_t slot) { return blocks_.row(slot); }
 
   void release(std::span<const std::uint32_t> slots) noexcept { blocks_.release(slots); }

@@ -11,9 +11,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns a score from 0 to 1. If the prediction names the answer, the score is 1 over the number of classes that it names. Otherwise it
-/// is 0. A class whose name is part of the answer's name does not count as another class. But the named class that follows such a class in
-/// the list is never checked for this, because LongBench removes entries from the list while it iterates over it.
+/// Returns a score from 0 to 1. If the prediction names the answer, the score is 1 over the number of classes that the prediction names.
+/// Otherwise the score is 0. A named class is not counted if its name is a part of the answer's name. The next named class after such a
+/// class is counted unchecked, because LongBench removes entries from the list of named classes while it iterates over this list.
 inline double classification_score(std::string_view prediction, std::string_view answer, const std::vector<std::string>& classes) {
   std::vector<std::string_view> named;
   for (const std::string& name : classes)

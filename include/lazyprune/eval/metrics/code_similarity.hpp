@@ -20,7 +20,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// difflib.SequenceMatcher(None, a, b): finds the longest common block, then searches on its left and right.
+/// Does what difflib.SequenceMatcher(None, a, b) does: finds the longest common block of `a` and `b`, then searches the texts to the left
+/// and to the right of this block in the same way.
 class sequence_matcher {
  public:
   sequence_matcher(std::u32string_view a, std::u32string_view b) : a_(a), b_(b) {
@@ -57,7 +58,8 @@ class sequence_matcher {
   /// Returns the longest block. Among equally long blocks, the first in a wins, then the first in b.
   block longest(const range& r) const {
     block best{r.a_begin, r.b_begin, 0};
-    std::unordered_map<std::size_t, std::size_t> lengths, next;  // by j: of the block that ends at a[i - 1] (next: a[i]) and b[j]
+    // lengths[j] is the length of the block that ends at a[i - 1] and b[j]. next[j] is that of the block that ends at a[i] and b[j].
+    std::unordered_map<std::size_t, std::size_t> lengths, next;
     for (std::size_t i = r.a_begin; i < r.a_end; ++i) {
       next.clear();
       if (const auto places = places_.find(a_[i]); places != places_.end())
@@ -83,7 +85,7 @@ class sequence_matcher {
   std::unordered_map<char32_t, std::vector<std::size_t>> places_;  // where each character is in b, ascending
 };
 
-/// fuzz.ratio: a whole number from 0 to 100. A number halfway between two whole numbers is rounded to the even one.
+/// Returns fuzz.ratio of the texts: a whole number from 0 to 100. Halves are rounded to the even number.
 inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
   if (a == b) return 100.0;
   if (a.empty() || b.empty()) return 0.0;

@@ -24,7 +24,7 @@ inline double share_of_numbers(std::string_view prediction, std::u32string_view 
   return static_cast<double>(std::ranges::count(numbers, right)) / static_cast<double>(numbers.size());
 }
 
-/// Returns the digits after the first `word` that has digits after it, or none.
+/// Returns the digits after the first occurrence of `word` that has digits right after it, or nullopt if there is none.
 inline std::optional<std::u32string> number_after(std::u32string_view word, std::u32string_view text) {
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
     const std::u32string_view rest = text.substr(at + word.size());

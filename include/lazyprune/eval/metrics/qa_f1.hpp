@@ -16,7 +16,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// F1 of two bags of tokens, in any order; 0 if they share none.
+/// Returns F1 of two lists of tokens, whose order does not matter, or 0 if they have no token in common.
 template <class Token>
 double f1_of(std::vector<Token> prediction, std::vector<Token> answer) {
   std::ranges::sort(prediction);
@@ -30,8 +30,8 @@ double f1_of(std::vector<Token> prediction, std::vector<Token> answer) {
   return 2 * precision * recall / (precision + recall);
 }
 
-/// Returns the words that count: in lower case, without ASCII punctuation and articles. Other punctuation stays. The search for articles
-/// takes it as the end of a word: the `a` of "a\u2019" is removed.
+/// Returns the words that count: in lower case, without ASCII punctuation and articles. Other punctuation stays. It ends a word in the
+/// search for articles, so the `a` of "a\u2019" is removed.
 inline std::vector<std::u32string> answer_words(std::string_view text) {
   std::u32string plain = lower(characters_of(text));
   std::erase_if(plain, is_ascii_punctuation);
@@ -76,8 +76,8 @@ inline double qa_f1(std::string_view prediction, std::string_view answer) {
   return detail::f1_of(detail::answer_words(prediction), detail::answer_words(answer));
 }
 
-/// F1 of characters, from 0 to 1. It replaces LongBench's qa_f1_zh_score, whose words come from the program jieba. The two scores differ;
-/// either may be higher.
+/// F1 of characters, from 0 to 1. It replaces LongBench's qa_f1_zh_score, whose words come from the program jieba. The two scores differ,
+/// and either may be higher.
 inline double qa_f1_chars(std::string_view prediction, std::string_view answer) {
   return detail::f1_of(detail::answer_characters(prediction), detail::answer_characters(answer));
 }

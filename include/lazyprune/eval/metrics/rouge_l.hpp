@@ -22,7 +22,7 @@ namespace detail {
 
 using sentence = std::vector<std::uint32_t>;  // words, as numbers
 
-/// Reads texts as sentences of words. The same word gets the same number in all of them.
+/// Reads texts as sentences of words. The same word gets the same number in all texts that one reader reads.
 class sentence_reader {
  public:
   std::vector<sentence> read(std::u32string_view text) {
@@ -43,12 +43,13 @@ class sentence_reader {
   std::unordered_map<std::u32string, std::uint32_t> numbers_;
 };
 
-/// Adds the words of a longest common subsequence to the set. If there are several such subsequences, the choice between them decides which
-/// words are added. The search goes back from the end of both texts, and prefers a step in `b` to a step in `a`.
+/// Adds the words of a longest common subsequence of `a` and `b` to the set `to`. If there are several such subsequences, their words may
+/// differ, so the order of the search matters: it goes back from the ends of both sentences, and steps back in `b` if both steps are
+/// equally good.
 inline void add_common_subsequence(const sentence& a, const sentence& b, std::unordered_set<std::uint32_t>& to) {
   const std::size_t width = b.size();
   std::vector<std::uint32_t> above(width + 1, 0), row(width + 1, 0);  // lengths for the first i words of a and the first j of b
-  std::vector<bool> upwards(a.size() * width);                        // the subsequence without a's word is longer than the one without b's
+  std::vector<bool> upwards(a.size() * width);                        // whether leaving out a's word keeps more words than leaving out b's
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= width; ++j) {
       row[j] = a[i - 1] == b[j - 1] ? above[j - 1] + 1 : std::max(above[j], row[j - 1]);

@@ -56,7 +56,7 @@ class gguf_keys {
   const stored_tensor* tensor(std::string_view name) const { return find_tensor(shards_, name); }
 
   /// Returns the `count` numbers of an F32 tensor. Each divides one frequency of RoPE. Returns an empty vector if there is no such tensor.
-  /// Throws `error` if the tensor has another type or shape, or a number that is not finite and above 0.
+  /// Throws `error` if the tensor has another type or shape, or if one of its numbers is not finite or not above 0.
   std::vector<double> divisors(std::string_view name, std::size_t count) const {
     const stored_tensor* const t = tensor(name);
     if (!t) return {};

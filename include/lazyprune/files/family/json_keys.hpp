@@ -64,7 +64,7 @@ void set_windows(std::size_t window, Windowed windowed, model_config& c) {
     if (windowed(l)) c.windows[l] = window;
 }
 
-/// Sets the window of each layer. If the file has no layer_types, `windowed(layer)` says which layers have one.
+/// Sets the window of each layer. If the file has no layer_types, `windowed(layer)` says which layers have a window.
 template <class Windowed>
 void read_windows(const json_value& config, std::optional<std::size_t> window, Windowed windowed, model_config& c) {
   if (const auto types = config.find("layer_types")) {
@@ -83,10 +83,11 @@ void read_windows(const json_value& config, std::optional<std::size_t> window, W
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w == 0; })) c.windows.clear();
 }
 
-/// Returns the factor of cosines and sines under YaRN (arXiv 2309.00071, section 3.4). In transformers, it is `get_mscale`.
+/// Returns the number by which YaRN multiplies cosines and sines (arXiv 2309.00071, section 3.4). transformers calls this function
+/// `get_mscale`.
 inline double yarn_scale(double factor, double weight = 1.0) { return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
 
-/// Returns the factor of cosines and sines under LongRoPE (arXiv 2402.13753), for files that do not give it.
+/// Returns the number by which LongRoPE multiplies cosines and sines (arXiv 2402.13753), for files that do not give this number.
 inline double longrope_scale(double factor, std::size_t original) {
   return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(static_cast<double>(original)));
 }
@@ -176,7 +177,7 @@ class rope_reader {
     rope.scaling = rope_scaling::yarn;
     const auto before = original(scaling);
     rope.original_positions = before.value_or(max_positions_);
-    // As in transformers, the factor is the ratio of the lengths if the file does not give it.
+    // If the file has no factor and the length before scaling is known, the factor is max_positions over this length, as in transformers.
     rope.factor = scaling.find("factor") || !before ? factor_of(scaling) : ratio_to(rope.original_positions);
     rope.beta_fast = positive_or("beta_fast", rope.beta_fast);
     rope.beta_slow = positive_or("beta_slow", rope.beta_slow);
@@ -254,7 +255,7 @@ inline double rope_base(const json_value& config, std::string_view key, const st
   return stated ? positive(*stated) : inner ? positive(*inner) : otherwise;
 }
 
-/// Reads RoPE as most families have it. `original`: as in the constructor of rope_reader.
+/// Reads the keys of RoPE in the layout that most families use. `original`: as in the constructor of rope_reader.
 inline void read_rope(const json_value& config, model_config& c, std::optional<std::size_t> original = {}) {
   const rope_objects objects(config);
   const auto base_in = [](const auto& object) { return object ? object->find("rope_theta") : std::nullopt; };
@@ -262,7 +263,8 @@ inline void read_rope(const json_value& config, model_config& c, std::optional<s
   const rope_reader reader(config, c.max_positions, c.rotary_dim ? c.rotary_dim : c.head_dim, original);
   c.rope = reader.read(objects.either(), theta);
   objects.expect(reader.read(objects.old_style, theta) == c.rope);
-  if (c.rope.scaling == rope_scaling::yarn)  // Qwen's files give the length before scaling as max_position_embeddings
+  // Qwen's files give the length before scaling as max_position_embeddings, but c.max_positions is the length after scaling.
+  if (c.rope.scaling == rope_scaling::yarn)
     c.max_positions = std::max(c.max_positions, static_cast<std::size_t>(static_cast<double>(c.rope.original_positions) * c.rope.factor));
 }
 

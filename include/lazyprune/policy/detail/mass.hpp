@@ -45,7 +45,8 @@ inline std::size_t fewest_holding(std::span<const float> scores, double share, d
       ++b.count;
       b.mass += score;
     }
-    // The sums of two passes may differ in their last bits. The loop therefore stops at the lowest bin that is not empty.
+    // The sums of two passes may differ in their last bits, so the bins together may fall short of `target`. The loop therefore stops at
+    // the lowest bin that is not empty.
     const auto lowest = static_cast<std::uint32_t>(std::ranges::find_if(bins, [](const bin& b) { return b.count > 0; }) - bins.begin());
     std::uint32_t digit = 255;
     for (; digit > lowest && held + bins[digit].mass < target; --digit) {

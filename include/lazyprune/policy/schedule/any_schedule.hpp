@@ -57,10 +57,10 @@ class any_schedule : public detail::erased_part<detail::schedule_calls> {
   /// The shape of `scores` is (active).
   std::size_t keep(const layer_context& context, std::span<const float> scores) const { return calls().keep(policy(), context, scores); }
 
-  /// The smallest number of done layers at which it could prune; 0 if the inner schedule does not say.
+  /// The smallest number of done layers at which the inner schedule could prune; 0 if the inner schedule does not say.
   layer_id first(phase step, layer_id layers) const { return calls().first(policy(), step, layers); }
 
-  /// Whether it could prune after `done` layers. If the inner schedule does not say, it could prune after any number of layers from `first`
+  /// Whether the inner schedule could prune after `done` layers. If it does not say, it could prune after any number of layers from `first`
   /// on.
   bool prunes_after(layer_id done, phase step, layer_id layers) const { return calls().prunes_after(policy(), done, step, layers); }
 };

@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Like `linear`, but with s = share + (1 - share) * (1 + cos(pi * t)) / 2. The variable t rises linearly, from 0 after `from` layers to 1
-/// after layers - 1 layers.
+/// Like `linear`, but the part s of the known tokens that it keeps is share + (1 - share) * (1 + cos(pi * t)) / 2. The variable t rises
+/// linearly, from 0 after `from` layers to 1 after layers - 1 layers.
 struct cosine {
   static constexpr std::string_view name = "cosine";
   layer_id from = 0;

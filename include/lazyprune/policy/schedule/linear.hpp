@@ -11,9 +11,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps all tokens while at most `from` layers are done. After that it keeps a part s of the sequence. The number s falls in equal steps,
-/// from 1 after `from` layers to `share` after all layers but the last. The number of kept tokens is ceil(s * known - 1e-9), but at most
-/// the number of active tokens. `known` counts pruned tokens too. Never prunes if `from` >= layers - 1.
+/// Keeps all tokens while at most `from` layers are done. After more layers, keeps a part s of the known tokens, pruned ones included. The
+/// part s falls in equal steps, from 1 after `from` layers to `share` after all layers but the last. Of `known` tokens,
+/// ceil(s * known - 1e-9) are kept, but at least 1 and at most the active ones. Never prunes if `from` >= layers - 1.
 struct linear {
   static constexpr std::string_view name = "linear";
   layer_id from = 0;

@@ -16,7 +16,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct stage {
-  layer_id after;  // the number of layers that are done when it prunes; 0: before the first layer
+  layer_id after;  // the number of layers that are done when the stage prunes; 0: before the first layer
   fraction share;  // the share of the active tokens that goes on
   friend bool operator==(const stage&, const stage&) = default;
 };

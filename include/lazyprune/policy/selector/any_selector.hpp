@@ -27,7 +27,7 @@ struct selector_calls {
 
 }  // namespace detail
 
-/// `any_selector chosen = sharp ? any_selector(top_p{0.9}) : top_k{};` The call of the selector inside is indirect: one call per selection.
+/// `any_selector chosen = sharp ? any_selector(top_p{0.9}) : top_k{};` Each selection makes one indirect call to the selector inside.
 class any_selector : public detail::erased_part<detail::selector_calls> {
  public:
   using erased_part::erased_part;

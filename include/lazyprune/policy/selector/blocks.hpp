@@ -12,9 +12,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Page p holds the positions p * size to (p + 1) * size - 1. Its score is the score of its best candidate. Pages are taken by falling
+/// Page p holds the positions p * size to (p + 1) * size - 1. A page's score is the score of its best candidate. Pages are taken by falling
 /// score until at least `keep` tokens are kept. Among pages with equal scores the later one is taken first. Pages with a required token
-/// come first, and all of them stay.
+/// come first, and all these pages stay.
 struct blocks {
   static constexpr std::string_view name = "blocks";
   positive size = 16;  // vLLM's default page

@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps all tokens with a score of at least `score`, in the scorer's unit. It keeps at most `keep` tokens, the best ones, unless more are
-/// required. Among equal scores the later positions stay.
+/// Keeps the tokens with a score of at least `score`, in the scorer's unit. If these are more than `keep`, it keeps the best `keep` of
+/// them. Required tokens always stay. Among equal scores the later positions stay.
 struct threshold {
   static constexpr std::string_view name = "threshold";
   float score = -std::numeric_limits<float>::infinity();

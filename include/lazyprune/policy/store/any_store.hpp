@@ -29,15 +29,15 @@ struct store_calls {
 
 }  // namespace detail
 
-/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` The call of the part inside is indirect: one call per layer at which
-/// rows are dropped.
+/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` Each layer at which rows are dropped makes one indirect call to the
+/// store inside.
 class any_store : public detail::erased_part<detail::store_calls> {
  public:
   using erased_part::erased_part;
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return calls().admit(policy(), rows, kept); }
 
-  /// Whether a token that is dropped is missing from every later plan.
+  /// Whether dropped tokens are missing from every later plan.
   bool for_good() const { return calls().for_good(policy()); }
 };
 

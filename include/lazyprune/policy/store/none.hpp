@@ -12,8 +12,8 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Admits only rows that are about to be read. A session with this store never has such rows, because it stores nothing. A dropped token
-/// still takes part in the layers that have its keys and values. With `for_good` it leaves every later plan, so its keys and values can be
-/// freed.
+/// still takes part in the layers that have its keys and values. With `for_good` the token is missing from every later plan, so its keys
+/// and values can be freed.
 struct none {
   static constexpr std::string_view name = "none";
   bool for_good = false;

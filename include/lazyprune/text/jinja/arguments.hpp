@@ -29,8 +29,8 @@ struct arguments {
 /// The values of the parameters. The arguments must outlive this object.
 class bound_arguments {
  public:
-  /// Throws `error` if there are too many arguments, or if one has an unknown name or comes twice. Also throws it if one of the first
-  /// `required` names has no argument.
+  /// Throws `error` if there are too many arguments, if an argument has an unknown name or comes twice, or if one of the first `required`
+  /// names has no argument.
   bound_arguments(std::string_view callee, const arguments& given, std::initializer_list<std::string_view> names, std::size_t required = 0)
       : callee_(callee), names_(names), values_(names.size()) {
     if (given.positional.size() > names_.size())

@@ -21,9 +21,9 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Returns the local time. If `source_date_epoch` (the environment's SOURCE_DATE_EPOCH) is not null, returns the time in UTC that many
-/// seconds after the start of 1970. Throws `error` if `source_date_epoch` is not a whole number from 0,
-/// or if that time is not before the year 10000.
+/// `source_date_epoch`: the value of the environment variable SOURCE_DATE_EPOCH, or null. If it is null, returns the local time. Otherwise
+/// the value counts seconds since the start of 1970, and the function returns this time in UTC. Throws `error` if the value is not a whole
+/// number of at least 0, or if the time is in the year 10000 or later.
 inline std::tm template_time(const char* source_date_epoch) {
   std::tm parts{};
   if (!source_date_epoch) {

@@ -30,7 +30,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Takes the value, the arguments and the name by which the filter was called.
+/// A filter. Its parameters are the value, the call's arguments, the name that the template calls it by, and the budget.
 using filter_function = value (*)(const value&, const arguments&, std::string_view, budget&);
 
 /// Returns the filter with this name, or null if there is none.
@@ -189,7 +189,7 @@ inline value items_filter(const value& v, const arguments& given, std::string_vi
   return make_sequence(sequence_kind::generator, call_dict_method(name, *v.dict(), {}, work).sequence()->items, work);
 }
 
-/// Returns argument `i`: the value that takes the place of a missing member. Returns undefined if the argument is none or not given.
+/// Returns argument `i`, the value that takes the place of a missing member. If the argument is none or not given, returns undefined.
 inline value preset_of(const bound_arguments& a, std::size_t i) { return a.has(i) && !a[i].is_none() ? a[i] : value(); }
 
 /// Returns the key to sort by. Strings are converted to lower case unless `case_counts` is true.

@@ -78,7 +78,7 @@ inline tagged_text laid_out(number_parts number, const layout& how, budget& work
   if (how.grouping != '\0') {
     const std::size_t size = std::string_view("xXob").find(how.type) == std::string_view::npos ? 3 : 4;
     std::size_t count = number.digits.size();
-    if (how.align == '=' && how.fill.bytes() == "0")  // the padding zeros are grouped, too
+    if (how.align == '=' && how.fill.bytes() == "0")  // padding zeros are digits of the groups, too
       while (count + (std::max<std::size_t>(count, 1) - 1) / size < inside) ++count;
     number.digits.insert(0, count - number.digits.size(), '0');
     number.digits = grouped(number.digits, how.grouping, size);
@@ -107,8 +107,9 @@ inline number_parts integer_parts(std::int64_t number, const layout& how) {
   return out;
 }
 
-/// Returns the digits of a finite number that is not negative, in the form that `how.type` names: e, f, g or %. Without a type, they are
-/// those of repr. With a precision and no type, they are those of g, with at least one digit after the point.
+/// Returns the digits of a finite number that is not negative, in the form that `how.type` names: e, f, g or %. If there is neither a type
+/// nor a precision, returns the digits of repr. If there is only a precision, returns the digits of g, with at least one digit after the
+/// point where the form has no exponent.
 inline std::string real_digits(double number, const layout& how, budget& work) {
   const auto with_point = [&](std::string text) {
     if (text.find('.') == text.npos) text.insert(std::min(text.find('e'), text.size()), ".");
@@ -180,8 +181,8 @@ inline tagged_text ascii_of(const value& v, budget& work) {
   return out;
 }
 
-/// Returns str(v) if `how` is s, repr(v) if it is r, and ascii(v) if it is a. `safe`: whether the format is safe. If it is, a text that is
-/// not safe is escaped for HTML.
+/// Returns str(v) if `how` is s, repr(v) if it is r, and ascii(v) if it is a. `safe`: whether the format is safe (tagged_text). A safe
+/// format escapes the result for HTML, unless the result is safe too.
 inline tagged_text shown_as(char how, const value& v, bool safe, budget& work) {
   tagged_text text;
   if (how == 's') {
@@ -257,12 +258,12 @@ inline tagged_text directed(const value& v, layout how, bool safe, budget& work)
 }
 
 inline constexpr std::int64_t widest = 1 << 30;
-inline constexpr char zero_padded = '0';  // the width begins with 0: numbers are aligned as by =, strings at the left
+inline constexpr char zero_padded = '0';  // a layout::align for widths that begin with 0: pads numbers as = does, and strings as < does
 
 }  // namespace detail
 
-/// Returns format % given. A tuple has one value for each directive. A dictionary has the values for directives with names. Any other
-/// `given` is the value of the only directive.
+/// Returns format % given. If `given` is a tuple, it has one value for each directive. If it is a dictionary, directives with names take
+/// their values from it. Anything else is the value of the only directive.
 inline tagged_text formatted(const tagged_text& format, const value& given, budget& work) {
   const sequence* several = given.sequence();
   const bool is_tuple = several && several->kind == sequence_kind::tuple;
@@ -276,7 +277,7 @@ inline tagged_text formatted(const tagged_text& format, const value& given, budg
     if (used >= values.size()) refuse("a value for each directive", std::to_string(values.size()) + " values");
     return values[used++];
   };
-  /// Reads a number. If a * stands in its place, returns the next value. Returns nullopt if there is neither.
+  /// Reads a number, or a * in place of a number. For a * it returns the next value. Returns nullopt if neither comes next.
   const auto number_here = [&]() -> std::optional<std::int64_t> {
     std::int64_t number = 0;
     if (at < form.size() && form[at] == '*') {
@@ -494,7 +495,7 @@ inline tagged_text fields_filled(const tagged_text& format, field_values& values
       at = brace + 2;
       continue;
     }
-    std::size_t end = brace + 1, colon = form.npos;  // the field's end, and the place of : or !
+    std::size_t end = brace + 1, colon = form.npos;  // the field's closing brace, and the first : or ! in the field
     bool in_brackets = false;
     for (std::size_t open = 1; form[brace] == '{' && end < form.size(); ++end) {
       in_brackets = form[end] == '[' ? colon == form.npos || in_brackets : form[end] == ']' ? false : in_brackets;

@@ -78,11 +78,12 @@ class interpreter {
   }
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
-  ~interpreter() {  // the members are released first, because they may point to other namespaces, macros and loops
+  ~interpreter() {  // clears the members while the namespaces, macros and loops that they point to still exist
     for (name_space& space : spaces_) space.members.clear();
   }
 
-  /// Renders the template. Throws `error` without file and place, or `raised_exception`. After that, `where()` returns the place.
+  /// Renders the template. Throws `error` without file and place, or `raised_exception`. After either exception, `where()`
+  /// returns the place in the template.
   tagged_text render(const block& all) {
     run(all);
     return std::move(*out_);

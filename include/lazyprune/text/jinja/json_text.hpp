@@ -116,7 +116,7 @@ class json_writer {
     work_.write(text.size());
     const std::string_view bytes = text.bytes();
     plain("\"");
-    std::size_t unchanged = 0;  // from here on, nothing was escaped
+    std::size_t unchanged = 0;  // the bytes from here to `at` need no escape, and are not yet appended
     for (std::size_t at = 0; at < bytes.size();) {
       const auto [code, size] = first_character(bytes.substr(at));
       constexpr std::string_view named = "\"\\\n\r\t\f\b", letters = "\"\\nrtfb";

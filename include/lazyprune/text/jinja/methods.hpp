@@ -161,7 +161,7 @@ inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t m
     inside = !space;
     if (inside) words.back().second = at;
   }
-  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the rest is one piece, up to the text's end (or start)
+  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the text beyond the last split is one piece, and keeps its spaces
     const auto splits = static_cast<std::ptrdiff_t>(most);
     if (from_right) {
       words.erase(words.begin(), words.end() - splits - 1);
@@ -475,7 +475,8 @@ inline const std::string_view* find_method(const value& self, std::string_view n
   return nullptr;
 }
 
-/// Calls a method, which the value must have. Throws `error` for methods that change a list or a dictionary, as in transformers' sandbox.
+/// Calls a method. The value must have this method. Throws `error` for methods that change a list or a dictionary, as in transformers'
+/// sandbox.
 inline value call_method(const value& self, std::string_view name, const arguments& given, budget& work) {
   if (const tagged_text* t = self.text()) return detail::call_string_method(name, *t, given, work);
   if (const dict* d = self.dict()) return detail::call_dict_method(name, *d, given, work);

@@ -265,7 +265,7 @@ inline value integer_result(operation what, std::int64_t a, std::int64_t b) {
     default: {
       if (b == 0) refuse("a divisor that is not 0", "0");
       if (what == operation::divide) return value(static_cast<double>(a) / static_cast<double>(b));
-      if (b == -1) {  // the only divisor whose quotient may not fit
+      if (b == -1) {  // the only divisor with which a quotient can overflow
         if (what == operation::modulo) return value(std::int64_t{0});
         over = __builtin_sub_overflow(std::int64_t{0}, a, &out);
         break;
@@ -301,7 +301,8 @@ inline value real_result(operation what, double a, double b) {
 
 }  // namespace detail
 
-/// Returns a OP b. Throws `error` if Python would, or if a whole number would need more than 64 bits. `formatted` handles `%` of a string.
+/// Returns a OP b. Throws `error` where Python raises an exception, and where a whole number would need more than 64 bits. Do not call this
+/// for `%` after a string: `formatted` (formatting.hpp) computes that.
 inline value arithmetic(operation what, const value& a, const value& b, budget& work) {
   need_defined(a);
   need_defined(b);

@@ -105,8 +105,8 @@ class parser {
   }
   [[noreturn]] void fail_here(std::string_view expected) const { fail(expected, shown()); }
 
-  /// Notes a filter or test that is not supported. As in jinja2, the template is then refused. Inside a branch, the filter or test is an
-  /// error only if the branch runs.
+  /// Notes a filter or test that is not supported. As in jinja2, the template is refused if the filter or test stands outside all branches.
+  /// Inside a branch it is an error only if the branch runs.
   void note_unknown(position at, std::string_view expected, std::string_view name) {
     if (branches_ == 0 && !unknown_) unknown_.emplace(name_, place(at), expected, in_quotes(name), error_code::unsupported);
   }
@@ -166,7 +166,7 @@ class parser {
         into.emplace_back(at, continue_loop{});
       return;
     }
-    if (skip_name("generation")) {  // the block marks the model's own words; its body is rendered in its own scope
+    if (skip_name("generation")) {  // `generation` marks what the model wrote; such a block is rendered in a scope of its own
       expect_end_of_block();
       with_block marked;
       marked.body = parse_body("endgeneration");

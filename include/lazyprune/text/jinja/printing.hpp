@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Python's str and repr of values. Strings keep their origin. All characters that printing adds count as the user's text. So a list or
-// dictionary of the user cannot complete a special token when it is printed.
+// Python's str and repr of values. Strings keep their origin. Characters that printing adds, such as brackets, count as the user's
+// text. Therefore a list or dictionary of the user cannot become part of a special token when it is printed.
 #pragma once
 
 #include <charconv>
@@ -86,7 +86,7 @@ namespace detail {
 
 inline constexpr std::string_view hex_digits = "0123456789abcdef";
 
-/// Appends `\`, the letter and this number of hexadecimal digits.
+/// Appends `\`, the letter, and `code` with `digits` hexadecimal digits.
 inline void append_escape(tagged_text& out, char letter, std::uint32_t code, int digits) {
   char buffer[10] = {'\\', letter};
   for (int i = 0; i < digits; ++i) buffer[2 + i] = hex_digits[code >> 4 * (digits - 1 - i) & 15];
@@ -97,7 +97,7 @@ inline void append_quoted(const tagged_text& text, tagged_text& out) {
   const std::string_view bytes = text.bytes();
   const char quote = bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos ? '"' : '\'';
   out.append({&quote, 1}, false);
-  std::size_t plain = 0;  // from here on, nothing was escaped
+  std::size_t plain = 0;  // the bytes from here to `at` need no escape, and are not yet appended
   for (std::size_t at = 0; at < bytes.size();) {
     const auto [code, size] = first_character(bytes.substr(at));
     constexpr std::string_view named = "\\\n\r\t", letters = "\\nrt";

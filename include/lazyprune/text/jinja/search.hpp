@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds a text in another in linear time (Knuth, Morris, Pratt).
+// Finds a needle in a text, in linear time (Knuth, Morris, Pratt).
 #pragma once
 
 #include <cstddef>
@@ -38,10 +38,10 @@ class searcher {
   }
 
  private:
-  static constexpr std::size_t shortest = 16;  // up to this size, trying every place is fast enough
+  static constexpr std::size_t shortest = 16;  // bytes; for a needle of at most this size, std::string_view::find is fast enough
 
   std::string_view needle_;
-  std::vector<std::size_t> borders_;  // for each prefix of the needle: the size of the longest shorter prefix that it ends with
+  std::vector<std::size_t> borders_;  // for each prefix of the needle: the size of its longest proper prefix that is also its suffix
 };
 
 }  // namespace jinja

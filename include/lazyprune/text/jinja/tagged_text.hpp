@@ -65,8 +65,8 @@ class tagged_text {
     return out;
   }
 
-  /// Whether the text is marked as safe HTML, for example by the filter `safe`. As in jinja2, if a safe text and
-  /// another text are added, the other text is escaped for HTML.
+  /// Whether the text is marked as safe HTML, for example by the filter `safe`. As in jinja2, if `+` joins a safe and an unsafe text, the
+  /// unsafe text is escaped for HTML.
   bool safe = false;
 
  private:

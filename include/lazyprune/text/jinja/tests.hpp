@@ -16,7 +16,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Takes the value, the arguments and the name by which the test was called.
+/// A test. Its parameters are the value, the call's arguments, the name that the template calls it by, and the budget.
 using test_function = bool (*)(const value&, const arguments&, std::string_view, budget&);
 
 namespace detail {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The values of expressions: the types of Python that templates use. Strings, lists and dictionaries are immutable. Each byte of a string
-// knows whether it comes from the template or from the user.
+// The values of expressions: the types of Python that templates use. Strings, lists and dictionaries are immutable. A string records for
+// each byte whether this byte comes from the template or from the user.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace jinja {
 class value;
 struct sequence;
 struct dict;
-// The interpreter owns namespaces, loops, turns and macros. Values only point to them.
+// The interpreter owns namespaces, loops, turns (joiners and cyclers) and macros. Values only point to these objects.
 struct name_space;
 struct loop_state;
 struct turns;
@@ -35,17 +35,17 @@ struct bound_method;
 
 using text_ptr = std::shared_ptr<const tagged_text>;
 
-/// A missing name or member. It prints as an empty text, iterates as an empty list, and is false. A template that calls it, orders it,
-/// computes with it or reads a member of it gets an error.
+/// The value of a missing name or member. It prints as an empty text, iterates as an empty list, and is false. A template gets an error if
+/// it calls this value, asks whether it is less or greater than another, computes with it or reads one of its members.
 struct undefined {
-  std::shared_ptr<const std::string> why;  // for errors: "x", which is undefined
+  std::shared_ptr<const std::string> why;  // the value in the words of an error, such as: "x", which is undefined
 };
 struct none_type {};
 
 /// The functions that every template can call.
 enum class function : std::uint8_t { range, dict, namespace_, joiner, cycler, raise_exception, strftime_now };
 
-/// The kind of a value, in the order of the types in its variant.
+/// The kind of a value. The kinds have the order of the types in `value::data_`, because value::kind() casts the index of the type.
 enum class kind : std::uint8_t {
   undefined,
   none,
@@ -103,7 +103,7 @@ class value {
     const auto* found = get_if<std::shared_ptr<const jinja::dict>>();
     return found ? found->get() : nullptr;
   }
-  /// Returns a whole number as it is, true as 1 and false as 0. Returns null for all other values.
+  /// Returns a pointer to the whole number, to 1 for true, or to 0 for false. Returns null for all other values.
   const std::int64_t* integer() const {
     static constexpr std::int64_t of_boolean[] = {0, 1};
     if (const bool* b = get_if<bool>()) return &of_boolean[*b ? 1 : 0];
@@ -157,7 +157,7 @@ inline value make_sequence(sequence_kind kind, std::vector<value> items, budget&
 }
 inline value make_list(std::vector<value> items, budget& work) { return make_sequence(sequence_kind::list, std::move(items), work); }
 
-/// Returns the value as a whole number. A truth value or a real number without a fraction is one too. Returns nullopt for other values.
+/// Returns the value as a whole number. Accepts truth values, and real numbers without a fraction. Returns nullopt for other values.
 inline std::optional<std::int64_t> whole_number_of(const value& v) {
   if (v.integer()) return *v.integer();
   const double* real = v.get_if<double>();
@@ -192,7 +192,7 @@ struct dict {
   std::size_t height = 1;
 
   const value* find(std::string_view key) const { return item_at(place_of(key)); }
-  /// Returns null if the dictionary does not have this key, or if the value cannot be a key.
+  /// Returns null if the dictionary does not have this key, or if no dictionary can have it.
   const value* find(const value& key) const { return item_at(place_of(key)); }
 
   /// `key_bytes` of the key must not be nullopt.

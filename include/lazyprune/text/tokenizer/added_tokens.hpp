@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The tokens that a tokenizer.json adds to its model. They are cut out of a text first. Some are cut out before the text is normalized, and
-// some after that. If several tokens match at the same place, the longest is taken. The search continues after it.
+// The tokens that a tokenizer.json adds to its model. They are cut out of a text before it is split into words: some
+// before the text is normalized, the others after that. If several tokens match at the same place, the longest is taken, and the search
+// continues after that token.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +64,7 @@ class added_tokens {
 
   added_tokens() = default;
   /// `normal` normalizes the tokens that are searched for in normalized text. Throws `error` without file and place if a token is too long
-  /// or empty, or if it is a single_word and `characters` is null.
+  /// or empty, or if a token has `single_word` and `characters` is null.
   added_tokens(std::vector<added_token> tokens, const normalizer& normal, const unicode* characters)
       : tokens_(std::move(tokens)), characters_(characters) {
     std::vector<prefix_search::entry> raw, normalized, marks;
@@ -150,7 +151,7 @@ class added_tokens {
   std::vector<added_token> tokens_;
   std::vector<std::string> searched_;  // the texts that are searched for, those of special tokens first
   const unicode* characters_ = nullptr;
-  prefix_search searches_[2];  // for the original text and for normalized text; finds indices of tokens_
+  prefix_search searches_[2];  // [0] for the original text, [1] for normalized text; both find indices of tokens_
   prefix_search marks_;        // finds ids of tokens that are neither special nor white space
   std::unordered_map<token_id, std::size_t> by_id_;
 };
@@ -169,8 +170,8 @@ inline added_token added_token_of(const json_value& json) {
   return one;
 }
 
-/// Returns the list `added_tokens` of a tokenizer.json, with the ids of the file. Throws `error` for the reasons of
-/// added_token_of, and also if there are too many tokens or an id is too large.
+/// Returns the list `added_tokens` of a tokenizer.json, with the ids of the file. Throws `error`, with the place, if an option is not
+/// supported, if there are too many tokens, or if an id is too large.
 inline std::vector<added_token> added_tokens_of(const json_value& list) {
   std::vector<added_token> all;
   list.each_item([&](const json_value& json) {
@@ -185,7 +186,7 @@ inline std::vector<added_token> added_tokens_of(const json_value& list) {
 struct side_file_tokens {
   std::vector<added_token> added{};    // ascending by id
   std::vector<std::string> special{};  // texts of tokens that are special, whatever tokenizer.json says
-  std::string file{};                  // the file that lists them, for errors
+  std::string file{};                  // the file that lists `added`, for errors
 };
 
 }  // namespace v0

@@ -59,8 +59,8 @@ class bpe {
   }
   void merge(token_id left, token_id right, token_id whole) { merges_.set(left, right, {ranks_++, whole}); }
 
-  /// Adds a merge for every two pieces that together make a piece. Its rank is the id of the piece that they make. This is for vocabularies
-  /// without a list of merges.
+  /// Adds a merge for every two pieces that together make a piece. The rank is the id of the piece that they make. Vocabularies without
+  /// a list of merges need this.
   void merge_by_rank() {
     for (token_id whole = 0; whole < pieces_.size(); ++whole) {
       const std::string_view text = pieces_.piece(whole).value_or("");
@@ -90,7 +90,7 @@ class bpe {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  struct symbol {  // a token in the word, in a list from left to right
+  struct symbol {  // a node in the list of the word's tokens, from left to right
     token_id id;
     std::uint32_t previous, next;
     bool gone;

@@ -50,8 +50,8 @@ struct decoder {
 
 namespace detail {
 
-/// Moves the final bytes of `held` to `out`. Bytes that cannot become UTF-8 are written as U+FFFD. An incomplete character stays in `held`,
-/// unless `at_end` is true.
+/// Moves bytes from `held` to `out`. Bytes that cannot become UTF-8 are written as U+FFFD. An incomplete character at the end stays in
+/// `held`, unless `at_end` is true.
 inline void release_utf8(std::string& held, std::string& out, bool at_end) {
   std::string_view rest = held;
   while (!rest.empty()) {

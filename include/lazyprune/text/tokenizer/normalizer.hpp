@@ -21,7 +21,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Combines several functions to one visitor of a variant.
+/// Combines several functions into one visitor of a variant.
 template <class... Functions>
 struct overloaded : Functions... {
   using Functions::operator()...;

@@ -79,8 +79,8 @@ class oniguruma_reader {
     atom_ = out_.size();
   }
 
-  /// Writes a character that stands for itself. If case is ignored, refuses characters beyond ASCII. It then also refuses two letters in a
-  /// row that are the folded case of a single character. For example, the sharp s folds to ss, so (?i)ss matches it in Oniguruma, but not
+  /// Writes a character that stands for itself. If case is ignored, refuses characters beyond ASCII, and also refuses two letters in a
+  /// row that a single character folds to. For example, the sharp s folds to ss, so (?i)ss matches it in Oniguruma, but not
   /// in PCRE2.
   void literal(std::string_view character) {
     const char lower =
@@ -110,7 +110,7 @@ class oniguruma_reader {
         return;
       }
     const bool ignores = next_is("(?i:"), minds = next_is("(?-i:");
-    if (next_is("(?i)") && at_ == 0) {  // applies to the whole pattern; elsewhere Ruby reads it as a group of its own
+    if (next_is("(?i)") && at_ == 0) {  // here it applies to the whole pattern; elsewhere it begins a group in Ruby
       ignores_case_ = true;
       groups_.pop_back();
       out_ += "(?i)";
@@ -223,7 +223,7 @@ class oniguruma_reader {
     if (!in_class) literal_ = 0;
   }
 
-  /// Translates \xHH (only ASCII, since it is a byte in Oniguruma), \x{H...} and \uHHHH.
+  /// Translates \xHH, \x{H...} and \uHHHH. \xHH must be ASCII, because it stands for a byte in Oniguruma.
   void code_point(char kind) {
     const bool braces = kind == 'x' && next_is("{");
     if (braces) ++at_;
@@ -246,7 +246,7 @@ class oniguruma_reader {
     out_ += '}';
   }
 
-  /// Translates \p{L}, \p{^L} and \P{L}, for general categories by their short names and for scripts.
+  /// Translates \p{X}, \p{^X} and \P{X}. X is the short name of a general category, such as Lu, or the name of a script, such as Han.
   void property(bool negated) {
     static constexpr std::array<std::string_view, 37> categories = {
         "C", "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",  "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No",
@@ -268,7 +268,7 @@ class oniguruma_reader {
     at_ = end + 1;
   }
 
-  /// Translates a character class from [ to ]. A class within a class is a union: its members become members of the outer class.
+  /// Translates a character class from [ to ]. The members of a class within it become members of the outer class.
   void char_class() {
     ++at_;
     if (next_is("^")) {

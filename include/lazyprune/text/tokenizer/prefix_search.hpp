@@ -20,7 +20,7 @@ class prefix_search {
   using entry = std::pair<std::string_view, token_id>;
 
   prefix_search() = default;
-  /// No piece may be empty. The bytes of the pieces must outlive this object. If two pieces are equal, the first one counts.
+  /// No piece may be empty. The bytes of the pieces must outlive this object. If two pieces are equal, the second is ignored.
   explicit prefix_search(std::vector<entry> pieces) : pieces_(std::move(pieces)) {
     std::ranges::stable_sort(pieces_, {}, &entry::first);
     const auto equal = [](const entry& a, const entry& b) { return a.first == b.first; };

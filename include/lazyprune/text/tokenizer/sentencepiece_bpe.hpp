@@ -142,7 +142,7 @@ class sentencepiece_bpe {
     std::uint32_t shorter;  // the index of the longest other symbol that this one begins with, or none
   };
 
-  struct fragment {  // a stretch of the text, in a list from left to right
+  struct fragment {  // a node in the list of the text's stretches, from left to right
     std::uint32_t begin, size;
     std::uint32_t previous, next;
     bool whole;  // it is a user-defined piece, which is never merged
@@ -179,7 +179,8 @@ class sentencepiece_bpe {
 
   /// Returns the size in bytes of the first stretch that can be merged by itself. The stretch ends between two characters that are
   /// neighbours in no piece. No merge crosses such a border. If the model has unused pieces, the stretch is the whole text,
-  /// because an unused piece is split as in the last merge that made it, and this merge may be anywhere in the text.
+  /// because an unused piece is split again into the halves from which the last merge made this piece. That merge may be anywhere in the
+  /// text.
   std::size_t stretch_of(std::string_view text) const {
     if (has_unused_) return text.size();
     std::size_t begin = 0, end = utf8_length(text[0]);
@@ -230,8 +231,8 @@ class sentencepiece_bpe {
   }
 
   /// Returns the size in bytes of the longest user-defined piece at the start of the text, or 0. Only pieces for which `may_be(id)` is true
-  /// count. The search begins at the last symbol that does not sort after the text. Every symbol that the text begins with is this symbol
-  /// or a prefix of it.
+  /// count. The symbols are sorted, and the search begins at the last symbol that is not greater than the text. This symbol begins with
+  /// every symbol that the text begins with.
   template <class MayBe>
   std::size_t symbol_prefix(std::string_view text, const MayBe& may_be) const {
     const auto above = std::ranges::upper_bound(symbols_, text, {}, &symbol::text);
@@ -241,8 +242,8 @@ class sentencepiece_bpe {
     return at == none ? 0 : symbols_[at].text.size();
   }
 
-  /// Returns the text with the model's settings applied: depending on them, spaces become U+2581, one space comes first, and extra spaces
-  /// are removed.
+  /// Returns the text with the model's settings applied. Each setting turns on one step: spaces become U+2581, one space is put before the
+  /// text, extra spaces are removed.
   template <class MayBe>
   std::string normalized(std::string_view text, const MayBe& may_be) const {
     const std::string_view written = model_.escape_whitespaces ? space : " ";
@@ -334,7 +335,7 @@ class sentencepiece_bpe {
   std::unordered_map<std::string_view, token_id> ids_;  // the pieces that merging can make
   std::vector<symbol> symbols_;                         // the user-defined pieces, ascending by text
   prefix_search marks_;                                 // the special pieces, and the user-defined pieces except white space
-  std::deque<std::string> spaced_;                      // texts of marks with spaces, which `marks_` points into
+  std::deque<std::string> spaced_;                      // the texts of marks whose U+2581 became spaces; `marks_` points into these texts
   std::unordered_set<std::uint64_t> joints_;            // the pairs of characters that are neighbours in a piece
   bool has_unused_ = false;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reads a file of tiktoken ranks. Each line has the bytes of one piece in base64, and its rank, which is its token id. The file has neither
-// the pattern that splits a text into words nor the special tokens. So a file can be used only if its pieces are known. The only known ones
-// are those of Llama 3.
+// Reads a file of tiktoken ranks. Each line has the bytes of one piece in base64 and the rank of the piece. The rank is the token id. The
+// file has neither the pattern that splits a text into words nor the special tokens. It can therefore be used only if the pieces show
+// which model it belongs to. Only the pieces of Llama 3 are recognised.
 #pragma once
 
 #include <array>
@@ -83,8 +83,8 @@ void each_rank(std::string_view text, std::string_view file, const Found& found)
   }
 }
 
-/// Returns the 256 tokens that Llama 3 adds to its ranks, with the names of Llama 3.1 and later. The first Llama 3 has
-/// other names for some of these ids.
+/// Returns the 256 tokens that Llama 3 adds to its ranks, with the names of Llama 3.1 and later. The first Llama 3 has other names for some
+/// of these ids. `first`: the id of the first token.
 inline std::vector<added_token> llama3_special_tokens(token_id first) {
   constexpr std::array<std::string_view, 12> named = {llama3_begin,
                                                       llama3_end,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The steps of a tokenizer.json, in the order of the `tokenizers` library. First, added tokens are cut out. The rest is normalized, and
-// further added tokens are cut out. What remains is split into words. The model (BPE or Unigram) encodes each word. Last, the
+// further added tokens are cut out. The remaining text is split into words. The model (BPE or Unigram) encodes each word. Last, the
 // post-processor puts tokens around the result.
 #pragma once
 
@@ -32,7 +32,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct token_pipeline {
-  std::string kind;  // for people: "BPE, byte-level"
+  std::string kind;  // for people, such as "BPE, byte-level"
   added_tokens added;
   normalizer normal;
   pre_tokenizer words;

@@ -114,9 +114,9 @@ inline unigram unigram_of(const json_value& json) {
                 [&] { return unigram(vocabulary(std::move(pieces)), std::move(scores), unknown, flag_or(json, "byte_fallback", false)); });
 }
 
-/// Returns the added tokens with the ids that the `tokenizers` library gives them. It does not use the ids in the file. If the text of a
+/// Returns the added tokens with the ids that the `tokenizers` library gives them. The ids in the file are not used. If the text of a
 /// token is a piece, the token has that piece's id. The other tokens get the next ids in order, beginning with the number of pieces. Empty
-/// and repeated tokens are skipped. Throws `error` if an id is taken, or if a token of `beside` would get another id than its file says.
+/// and repeated tokens are skipped. Throws `error` if an id is taken, or if a token of `beside` would get another id than `beside` says.
 inline std::vector<added_token> with_ids(std::vector<added_token> tokens, const vocabulary& pieces, const json_value& place,
                                          const side_file_tokens& beside) {
   std::vector<added_token> all;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The interface for the Unicode functions that a tokenizer.json may need. They are regular expressions, normal forms, letter case and
-// character classes. text/unicode/ implements it with libraries. Files that need none of these functions are read without it.
+// character classes. The classes in text/unicode/ implement this interface with libraries. A file that needs none of these functions can
+// be read without these classes.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ class regex {
   regex& operator=(const regex&) = delete;
   virtual ~regex() = default;
 
-  /// Returns the leftmost match in a well-formed text that begins at byte `from` or later, or nullopt. Throws `error` if the search takes
-  /// too many steps or too much memory.
+  /// Returns the leftmost match that begins at byte `from` or later, or nullopt. The text must be well-formed. Throws `error` if the search
+  /// takes too many steps or too much memory.
   virtual std::optional<text_range> find(std::string_view text, std::size_t from) const = 0;
 };
 

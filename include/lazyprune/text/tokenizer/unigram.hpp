@@ -83,7 +83,7 @@ class unigram {
 
   struct step {  // the best split of the word up to one place
     double score = 0;
-    std::size_t begin = none;  // where its last piece begins
+    std::size_t begin = none;  // where the last piece of the split begins
     std::optional<token_id> id;
   };
 

@@ -26,8 +26,8 @@ class vocabulary {
 
   vocabulary() = default;
 
-  /// `pieces`: by id; nullopt for an id without a piece. Throws `error` without file and place if two pieces are equal, or if one has more
-  /// than `most_piece` bytes.
+  /// `pieces[id]` is the piece with this id, or nullopt if no piece has the id. Throws `error` without file and place if two pieces are
+  /// equal, or if a piece has more than `most_piece` bytes.
   explicit vocabulary(std::vector<std::optional<std::string>> pieces) : pieces_(std::move(pieces)) {
     slots_.resize(std::bit_ceil(2 * pieces_.size() + 1));
     for (std::size_t id = 0; id < pieces_.size(); ++id) {

@@ -42,8 +42,9 @@ class pcre2_and_utf8proc final : public unicode {
   bool is_punctuation(char32_t code) const override { return category_of(code)[0] == 'P'; }
   bool is_word(char32_t code) const override {
     const std::string_view category = category_of(code);
+    // Circled and squared letters are alphabetic, although their category is So.
     const bool circled = (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-                         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);  // alphabetic, though category So
+                         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
     return category[0] == 'L' || category[0] == 'M' || category == "Nd" || category == "Nl" || category == "Pc" || code == 0x200c ||
            code == 0x200d || circled;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unicode's normal forms by utf8proc's tables. Combining marks are sorted here, because utf8proc needs time O(n^2) for a run of n marks.
+// Computes Unicode's normal forms with utf8proc's tables. Combining marks are sorted here, because utf8proc needs time O(n^2) for a run of
+// n marks.
 #pragma once
 
 #include <algorithm>
@@ -54,15 +55,15 @@ inline void append_normal(std::string& out, std::string_view text, normal_form f
 
 }  // namespace detail
 
-/// Returns a well-formed text in this normal form. The time grows as n log n.
+/// Returns `text`, which must be well-formed UTF-8, in this normal form. A text of n bytes needs time O(n log n).
 inline std::string normalized_by_utf8proc(std::string_view text, normal_form form) {
   const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
   std::string out;
   out.reserve(text.size());
   std::vector<utf8proc_int32_t> buffer;
   while (!text.empty()) {
-    // A run of ASCII stays as it is, except for its last character, since marks may follow it. No ASCII character composes with the
-    // character before it.
+    // A run of ASCII characters stays as it is, except for the last character, because combining marks may follow that one. No ASCII
+    // character composes with the character before it.
     const auto ascii_end = static_cast<std::size_t>(std::ranges::find_if_not(text, is_ascii) - text.begin());
     const std::size_t kept = ascii_end == text.size() ? ascii_end : ascii_end - std::min<std::size_t>(ascii_end, 1);
     out.append(text.substr(0, kept));

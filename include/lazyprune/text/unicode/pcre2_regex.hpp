@@ -63,7 +63,7 @@ class pcre2_regex final : public regex {
     void operator()(pcre2_code_8* code) const { pcre2_code_free_8(code); }
   };
 
-  /// The memory that a search writes to. Each thread has one, shared by all patterns.
+  /// The memory that a search writes to. Each thread has one workspace, which all patterns share.
   struct workspace {
     std::unique_ptr<pcre2_match_data_8, deleter> data{pcre2_match_data_create_8(1, nullptr)};
     std::unique_ptr<pcre2_jit_stack_8, deleter> stack{pcre2_jit_stack_create_8(32 << 10, 16 << 20, nullptr)};

@@ -98,7 +98,7 @@ inline void check_products(const lazyprune::kernels::product_kernel& kernel) {
     }
 }
 
-/// A row gets the same bits at every place in a strip, with any other rows, and wherever the sum is cut.
+/// Checks that a row gets the same bits at every place in a strip, with any other rows, and wherever the sum is cut.
 inline void check_company(const lazyprune::kernels::product_kernel& kernel) {
   const auto numbers = normal_floats(1000 + 32 * 131, 1);
   const tile_sample s(kernel, kernel.strip, 131, [&](std::size_t i) { return numbers[i % numbers.size()]; });
@@ -113,7 +113,7 @@ inline void check_company(const lazyprune::kernels::product_kernel& kernel) {
   CHECK(different == 0);
 }
 
-/// Weights that are widened before the product give the same bits, wherever the sum is cut.
+/// Checks that weights that are widened before the product give the same bits, wherever the sum is cut.
 inline void check_widening(const lazyprune::kernels::product_kernel& kernel) {
   CHECK((kernel.widen == nullptr) == (kernel.multiply_wide == nullptr));
   if (!kernel.widen) return;
@@ -127,7 +127,7 @@ inline void check_widening(const lazyprune::kernels::product_kernel& kernel) {
     }
 }
 
-/// Rows that are not packed give the same bits.
+/// Checks that rows that are not packed give the same bits as packed rows.
 inline void check_unpacked(const lazyprune::kernels::product_kernel& kernel) {
   constexpr std::size_t stride = lazyprune::kernels::unpacked_stride;
   if (!kernel.multiply_unpacked || kernel.line_inputs != 1) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests lists of every length up to 39. avx2/convert.test.cpp compares the vector code with tensor.hpp's functions for every number.
+// Tests lists of every length up to 39. avx2/convert.test.cpp compares the vector code with tensor.hpp's functions for every 16-bit number
+// and for many floats.
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 
 #include <doctest/doctest.h>
@@ -9,7 +10,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("numbers of any type become float, or bf16 rounded to nearest, and nothing else is written") {
+TEST_CASE("f32 and bf16 numbers become float, or bf16 rounded to nearest, and nothing else is written") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (std::size_t n = 0; n < 40; ++n) {
       CAPTURE(n);

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("every instruction set has its own bf16 kernel; those above AVX-512 share its other kernels") {
+TEST_CASE("every instruction set has its own bf16 kernel; AVX512-BF16 and AMX take their other kernels from AVX-512") {
   std::set<const kernels::product_kernel*> in_bf16;
   for (const isa i : every_isa) {
     const kernels::kernel_set& set = kernels::kernels_of(i);

@@ -28,7 +28,7 @@ struct softmax_sample {
         fade(rows),
         weights(rows * (keys + 5), -9) {}
 
-  /// Adds the scores in `block` (rows, keys) to the softmax. Returns them as the kernel leaves them, in the same order.
+  /// Adds the scores in `block` (rows, keys) to the softmax. Returns the scores as `soften` leaves them, in the same order.
   std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks,
                           const std::vector<lazyprune::kernels::rank_range>& seen) {
     std::vector<float> scores(tiles * tile_floats(), -9), result(block.size());
@@ -56,8 +56,8 @@ struct softmax_sample {
 inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& kernel) {
   constexpr float none = lazyprune::kernels::no_score;
   constexpr std::size_t keys = softmax_sample::keys;
-  // There are three blocks. In the first block, rows see all keys. In the other two, ranks decide. In the third, every other row sees no
-  // keys.
+  // There are three blocks of keys. In the first block, every row sees all keys. In the other two blocks, ranks decide which keys a row
+  // sees. In the third block, every other row sees no key.
   for (const std::size_t rows : {1u, 5u, 12u, 16u, 17u, 32u}) {
     CAPTURE(rows);
     softmax_sample s(kernel, rows);
@@ -92,7 +92,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
         }
         for (std::size_t k = keys; k < keys + 5; ++k) REQUIRE(s.weights[r * (keys + 5) + k] == -9);
         most[r] = here;
-        CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);  // six additions a lane and block, sixteen lanes, an exp of 4 u each
+        CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);  // a block adds six weights to each lane; a weight has the exp's 4 u
       }
     }
     // A difference x of two scores has a relative error of up to u. This changes e^-x by up to x e^-x u <= 0.4 u. The exp itself adds 4 u.
@@ -121,7 +121,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CHECK(sums[i] == (i < 192 && r < 2 ? before[i] * by[r] : before[i]));
   }
 
-  // The kernel computes cap tanh(x). The relative error is no larger near 0, NaN gives NaN, and rows that are not passed do not change.
+  // soft_cap computes cap * tanh(x). The relative error is no larger near 0, NaN gives NaN, and rows that are not passed do not change.
   std::vector<float> xs{0.0f, 1e30f, -1e30f, none, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
   for (float x = 1e-30f; x < 40; x *= 1.01f)
     for (const float sign : {1.0f, -1.0f}) xs.push_back(sign * x);
@@ -154,7 +154,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CHECK(row[0] == 0);
     for (std::size_t i = 1; i < count; ++i) {
       const double exact = std::exp(scores[i] - 2.5) * 0.25;
-      CHECK(std::abs(row[i] - exact) <= 12 * 0x1p-24 * exact);  // a difference of up to 8, exp's 4 u
+      CHECK(std::abs(row[i] - exact) <= 12 * 0x1p-24 * exact);  // a difference of up to 8 is off by up to 8 u; the exp adds 4 u
     }
     for (std::size_t i = count; i < count + 3; ++i) CHECK(row[i] == scores[i]);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The functions of one instruction set for attention, except its products. They compute the running softmax of a strip of queries over a
-// block of keys (FlashAttention, arXiv 2205.14135).
+// The functions of one instruction set for attention, except the products, which are in product_kernel.hpp. They compute the running
+// softmax of a strip of queries over a block of keys (FlashAttention, arXiv 2205.14135).
 //
 // Scores and sums are in the tiles that the product kernels write: (tiles, rows, 32), with `tile_floats` floats from one tile to the next.
 // A row's mass is the sum of its attention weights before they are normalized. It is added up in 16 lanes. Each lane takes every sixteenth
@@ -43,15 +43,16 @@ struct attention_kernel {
 
   /// Adds the scores of `tiles` tiles to the running softmax. Row r sees the keys whose rank is in seen[r]. Ranks are not negative. If
   /// `ranks` is null, every row sees all keys, but `seen` must still have `rows` ranges. Scores of keys that a row does not see become
-  /// -infinity. Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factor
-  /// for the sums so far. Writes `weights` (rows, stride) = exp(score - largest). Weights below 2^-126.5 become 0.
+  /// -infinity. Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factors
+  /// by which the caller must then scale each row's sums. Writes `weights` (rows, stride) = exp(score - largest). Weights below 2^-126.5
+  /// become 0.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
                  const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride);
 
   /// Multiplies row r of every tile by by[r].
   void (*scale)(float* sums, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const float* by);
 
-  /// row[i] = exp(row[i] - shift) * by, for row[i] <= shift.
+  /// row[i] = exp(row[i] - shift) * by. No row[i] may be greater than `shift`.
   void (*exponentiate)(float* row, std::size_t count, float shift, float by);
 };
 

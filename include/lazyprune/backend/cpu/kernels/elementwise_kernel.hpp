@@ -16,8 +16,8 @@ struct elementwise_kernel {
   /// out = x / sqrt(mean(x^2) + epsilon) * weight (count); out may be x.
   void (*rms_norm)(const float* x, const float* weight, std::size_t count, double epsilon, float* out);
 
-  /// Rotates the pairs (a[i], b[i]) by their angles: a = a cos - b sin, b = b cos + a sin. The first product is rounded. The second product
-  /// is fused with the sum.
+  /// Rotates each pair (a[i], b[i]) by its angle: (a, b) becomes (a cos - b sin, b cos + a sin). In each sum, the product with the cosine
+  /// is rounded. The product with the sine is fused with the addition.
   void (*rotate)(float* a, float* b, const float* cosines, const float* sines, std::size_t count);
 
   /// to += x (count).

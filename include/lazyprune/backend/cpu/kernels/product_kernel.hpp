@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The functions of one instruction set for the product of activations (rows, inputs) and a packed weight. A product works on one tile.
+// The functions of one instruction set for the product of activations (rows, inputs) and a packed weight. A call computes one tile.
 //
 // A tile is a strip of a few rows times the 32 outputs of two neighbouring panels of the weight (packed_matrix.hpp has their layout). Every
 // sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2 and
@@ -18,7 +18,7 @@ namespace kernels {
 
 inline constexpr std::size_t panel_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
-inline constexpr std::size_t line_bytes = 64;        // of a panel: one f32 or two bf16 inputs of each of its outputs
+inline constexpr std::size_t line_bytes = 64;        // a line of a panel has one input (f32) or two inputs (bf16) of each output
 inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; a constant, so that rows are at fixed distances
 
 /// Returns the offset in a panel, in bytes, of the weight of this input for this output. With output 0 and the first input of a line, this
@@ -58,8 +58,8 @@ struct product_kernel {
   /// floats apart. Zeros pad the inputs to `depth`. May write up to a cache line past the end.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
 
-  /// sums (rows, 32) = a packed strip times `depth` inputs of both panels. The mode is a reference, because its value does not fit into the
-  /// registers for arguments, and small tiles need many calls.
+  /// sums (rows, 32) = a packed strip times `depth` inputs of both panels, or sums += this product (tile_mode). `mode` is passed by
+  /// reference, because its value does not fit into the registers for arguments, and small tiles need many calls.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                    float* sums, const tile_mode& mode);
 

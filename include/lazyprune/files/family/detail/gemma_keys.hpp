@@ -50,8 +50,8 @@ inline void read_gemma(const json_value& config, model_config& c) {
   if (divisor != static_cast<double>(c.head_dim)) c.attention_scale = 1.0 / std::sqrt(divisor);
 }
 
-/// `largest`: the number of layers of the family's largest model. GGUF files do not store the scale of queries. As in llama.cpp, the scale
-/// follows from the width of a head. In the largest model, it follows from the hidden width and the number of heads instead.
+/// GGUF files do not store the scale of the attention scores. As in llama.cpp, it is 1 / sqrt(width of a head), but in the family's largest
+/// model it is 1 / sqrt(hidden width / heads). `largest`: the number of layers of this largest model.
 inline void read_gemma(const gguf_keys& file, std::size_t largest, model_config& c) {
   become_gemma(c);
   if (c.hidden % c.n_heads != 0) file.at("attention.head_count").refuse("a divisor of embedding_length, " + std::to_string(c.hidden));

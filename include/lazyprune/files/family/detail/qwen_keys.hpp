@@ -13,7 +13,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// If use_sliding_window is true, the layers from max_window_layers on have a sliding window.
+/// Reads the keys of a config.json that all Qwen families share. If use_sliding_window is true and there are no layer_types, the layers
+/// from max_window_layers on have a sliding window.
 inline void read_qwen(const json_value& config, model_config& c) {
   expect_activation(config, "hidden_act", "silu");
   refuse_partial_rotation(config);

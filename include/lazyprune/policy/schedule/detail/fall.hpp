@@ -17,7 +17,8 @@ inline double way_down(const layer_context& context, layer_id from) {
   return static_cast<double>(context.done - from) / static_cast<double>(context.layers - 1 - from);
 }
 
-/// Keeps all active tokens at the start of the fall (fallen = 0), and `share` of the known tokens at its end (fallen = 1).
+/// Returns the number of tokens to keep: all active tokens at the start of the fall (fallen = 0), and `share` of the known tokens at its
+/// end (fallen = 1).
 inline std::size_t falling_to(double share, double fallen, const layer_context& context) {
   if (fallen == 0.0) return everything;
   return std::min(context.active, share_of(1.0 - fallen * (1.0 - share), context.known));

@@ -21,7 +21,7 @@ bool agree(dtype type, const std::vector<Bits>& bits) {
   kernels::avx2::convert(type, memory.data() + 1, bits.size(), narrow.data());
   widen(tensor{type, 1, bits.size(), memory.data() + 1}, 0, bits.size(), expected.data());
   for (std::size_t i = 0; i < bits.size(); ++i) {
-    const bool nan = std::isnan(expected[i]);  // the bits of a NaN may differ: F16C makes it quiet
+    const bool nan = std::isnan(expected[i]);  // the bits of a NaN may differ: F16C makes a NaN quiet
     if (nan ? !std::isnan(wide[i]) : std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(expected[i])) return false;
     if (nan ? !std::isnan(float_of_bf16(narrow[i])) : narrow[i] != bf16_of_float(expected[i])) return false;
   }

@@ -23,8 +23,8 @@ TEST_CASE("AVX-512 gives the bits of AVX2") {
     std::vector<std::int32_t> ranks(softmax_sample::keys);
     std::vector<kernels::rank_range> seen(21);
     for (std::size_t k = 0; k < ranks.size(); ++k) ranks[k] = static_cast<std::int32_t>(k * 37 % 100);
-    for (std::size_t r = 0; r < seen.size(); ++r)
-      seen[r] = {static_cast<std::int32_t>(r % 2 * 20), static_cast<std::int32_t>(r % 3 * 40)};  // every third row sees nothing at first
+    for (std::size_t r = 0; r < seen.size(); ++r)  // with ranks, every third row sees no key
+      seen[r] = {static_cast<std::int32_t>(r % 2 * 20), static_cast<std::int32_t>(r % 3 * 40)};
     const std::int32_t* some = block == 2 ? nullptr : ranks.data();
     CHECK(narrow.take(scores, some, seen) == wide.take(scores, some, seen));
     CHECK(narrow.largest == wide.largest);

@@ -49,7 +49,7 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
   float* lower = sums + register_rows * tile_outputs;
   const bool both = rows > register_rows;
   prefetch_run next = mode.next;
-  asm volatile("" ::: "memory");  // the compiler does not know what memory the tile loads read
+  asm volatile("" ::: "memory");  // needed because the compiler does not know which memory the tile loads read
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

@@ -32,7 +32,7 @@ LAZYPRUNE_AVX2_CONVERT_INLINE __m256 load_as_float(const std::byte* from) {
 
 LAZYPRUNE_AVX2_CONVERT_INLINE void store_as(float* to, __m256 numbers) { _mm256_storeu_ps(to, numbers); }
 
-/// Rounds to nearest, ties to even; NaN stays NaN.
+/// Rounds to bf16: to the nearest number, ties to even. NaN stays NaN.
 LAZYPRUNE_AVX2_CONVERT_INLINE void store_as(std::uint16_t* to, __m256 numbers) {
   const __m256i bits = _mm256_castps_si256(numbers), kept = _mm256_srli_epi32(bits, 16), odd = _mm256_and_si256(kept, _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
@@ -42,7 +42,7 @@ LAZYPRUNE_AVX2_CONVERT_INLINE void store_as(std::uint16_t* to, __m256 numbers) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(halves));
 }
 
-/// Converts `count` numbers, a multiple of eight.
+/// Converts `count` numbers. `count` is a multiple of eight.
 template <dtype From, class To>
 LAZYPRUNE_AVX2_CONVERT inline void convert(const std::byte* from, std::size_t count, To* to) {
   for (std::size_t i = 0; i < count; i += 8) store_as(to + i, load_as_float<From>(from + i * (From == dtype::f32 ? 4 : 2)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX2. A tile has up to 6 rows. A tile with more than 3 rows is computed one panel at a time, because the sums then take 12 of
-// the 16 registers, the weights take 2, and a row's number takes 1.
+// Products in AVX2. A tile has up to 6 rows. A tile with more than 3 rows is computed one panel at a time, because the 16 registers do not
+// hold the sums of two panels. With 6 rows, the sums of one panel take 12 registers, the weights take 2, and a row's number takes 1.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace avx2 {
 inline constexpr std::size_t strip = 6;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The packed order is (depth, rows). Stores have 8 lanes: each one overwrites the excess lanes of the one before.
+/// The packed order is (depth, rows). Each store writes 8 lanes. The next store overwrites the lanes that are not rows.
 LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                 std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -76,7 +76,8 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
       const float* line = panels[p] + k * panel_outputs;
       _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_loadu_ps(line), _mm256_loadu_ps(line + 8));
-      asm volatile("" ::: "memory");  // the rows' numbers are read again: no registers are left to keep them
+      // Makes the compiler read the rows' numbers again for each panel, because no registers are left to keep them.
+      asm volatile("" ::: "memory");
     }
   }
   store(sums, to);
@@ -85,8 +86,8 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
 alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                                               0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
-/// Multiplies by one or two panels in bf16, which are widened in registers. The first of two inputs is in the lower half of 32 bits, the
-/// second in the upper half.
+/// Multiplies by one or two panels in bf16, and widens their lines in registers. The first of two inputs is in the lower half of 32 bits,
+/// the second in the upper half.
 template <int Rows, int Panels>
 LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
                                           const tile_mode& mode) {
@@ -103,7 +104,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
       _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line), 16)),
                _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line + 1), 16)));
-      asm volatile("" ::: "memory");  // the line is read again, too
+      asm volatile("" ::: "memory");  // makes the compiler read the line again, because no registers are left to keep it
       add_line(sums, p, x + Rows, _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line), _mm256_load_si256(mask))),
                _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line + 1), _mm256_load_si256(mask))));
     }

@@ -22,7 +22,7 @@ struct vec {
   using integers = __m256i;
   static constexpr std::size_t size = 8;
   static constexpr std::size_t squares = 4;   // vectors that a norm sums at once; a norm has 32 lanes of squares
-  static constexpr std::size_t rows = 1;      // rows of a softmax at once
+  static constexpr std::size_t rows = 1;      // rows that soften_rows computes at once, at most
   static constexpr std::size_t chains = 2;    // chains of maxima in a row: with only one, each maximum would wait for the one before
   static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
 
@@ -46,7 +46,7 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats negative(floats a) { return _mm256_sub_ps(_mm256_setzero_ps(), a); }
   LAZYPRUNE_AVX2_INLINE static floats multiply_add(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }            // a b + c
   LAZYPRUNE_AVX2_INLINE static floats negative_multiply_add(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
-  // `least` and `most` return the second operand if one is NaN.
+  // `least` and `most` return the second operand if either operand is NaN.
   LAZYPRUNE_AVX2_INLINE static floats least(floats a, floats b) { return _mm256_min_ps(a, b); }
   LAZYPRUNE_AVX2_INLINE static floats most(floats a, floats b) { return _mm256_max_ps(a, b); }
 
@@ -61,7 +61,7 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats power_of_two(floats n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
   }
-  /// Returns 2^n a. It multiplies twice, because 2^n itself may be out of range.
+  /// Returns 2^n a. Multiplies twice, because 2^n itself may be out of range.
   LAZYPRUNE_AVX2_INLINE static floats times_power_of_two(floats a, floats n) {
     const __m256i power = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(power, 1), one = _mm256_set1_epi32(0x3f800000);
     const __m256 product = _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(half, 23))));

@@ -23,7 +23,7 @@ namespace avx512 {
 inline constexpr std::size_t strip = 12;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The packed order is (depth, rows). Stores have 16 lanes: each one overwrites the excess lanes of the one before.
+/// The packed order is (depth, rows). Each store writes 16 lanes. The next store overwrites the lanes that are not rows.
 LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                   std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);

@@ -27,7 +27,7 @@ struct vec {
   using integers = __m512i;
   static constexpr std::size_t size = 16;
   static constexpr std::size_t squares = 2;   // vectors that a norm sums at once; a norm has 32 lanes of squares
-  static constexpr std::size_t rows = 16;     // rows of a softmax at once
+  static constexpr std::size_t rows = 16;     // rows that soften_rows computes at once, at most
   static constexpr std::size_t chains = 1;    // chains of maxima in a row
   static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
 
@@ -49,7 +49,7 @@ struct vec {
   LAZYPRUNE_AVX512_INLINE static floats negative_multiply_add(floats a, floats b, floats c) {
     return _mm512_fnmadd_ps(a, b, c);
   }  // c - a b
-  // `least` and `most` return the second operand if one is NaN.
+  // `least` and `most` return the second operand if either operand is NaN.
   LAZYPRUNE_AVX512_INLINE static floats least(floats a, floats b) { return _mm512_min_ps(a, b); }
   LAZYPRUNE_AVX512_INLINE static floats most(floats a, floats b) { return _mm512_max_ps(a, b); }
 

@@ -22,7 +22,7 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t le
   return (__m512i)_mm512_cvtne2ps_pbh(avx512::vec::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::vec::load_some(x, left));
 }
 
-/// The packed order is (depth / 2, rows, 2). Stores have 16 lanes: each one overwrites the excess lanes of the one before.
+/// The packed order is (depth / 2, rows, 2). Each store writes 16 lanes. The next store overwrites the lanes that are not rows.
 LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                        std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products on any processor. A tile has 3 rows and is computed a panel at a time, because its 12 registers of sums, a row's number and the
-// weights fill the 16 registers of four floats.
+// Products on any processor. A tile has up to 3 rows and is computed one panel at a time, because SSE2 has only 16 registers of four
+// floats. With 3 rows, the sums of one panel take 12 registers. The weights and a row's number take the rest.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ inline void multiply_panel(const float* x, std::size_t rows, const float* lines,
   multiply_lines<3>(x, lines, depth, to, more);
 }
 
-/// Prefetching is left to the processor.
+/// Ignores `mode.next`: prefetching is left to the processor.
 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                      float* sums, const tile_mode& mode) {
   const auto* x = reinterpret_cast<const float*>(packed);
@@ -57,7 +57,7 @@ inline void multiply(const std::byte* packed, std::size_t rows, const std::byte*
   multiply_panel(x, rows, reinterpret_cast<const float*>(second), depth, sums + panel_outputs, mode.more);
 }
 
-/// The first of two inputs is in the lower half of 32 bits, the second in the upper half.
+/// In the bf16 lines, the first of two inputs is in the lower half of 32 bits, the second in the upper half.
 inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
   for (std::size_t k = 0; k < depth; k += 2, lines += line_bytes, wide += tile_outputs) {
     std::uint32_t pairs[panel_outputs], both[tile_outputs];

@@ -29,7 +29,7 @@ struct vec {
   using integers = xsimd::batch<std::int32_t, batch::arch_type>;
   static constexpr std::size_t size = batch::size;
   static constexpr std::size_t squares = 1;  // vectors that a norm sums at once; a norm has 32 lanes of squares
-  static constexpr std::size_t rows = 1;     // rows of a softmax at once
+  static constexpr std::size_t rows = 1;     // rows that soften_rows computes at once, at most
   static constexpr std::size_t chains = 1;   // chains of maxima in a row
   static constexpr bool fades_first = true;  // a softmax scales the mass before it adds weights: nothing is fused
 
@@ -61,7 +61,7 @@ struct vec {
   static floats negative_multiply_add(floats a, floats b, floats c) { return xsimd::fma(-a, b, c); }  // c - a b
   static floats most(floats a, floats b) { return xsimd::max(a, b); }
 
-  /// Replaces -infinity by a finite number.
+  /// Replaces -infinity by 0.
   static floats not_minus_infinity(floats a) {
     return xsimd::select(a == floats(-std::numeric_limits<float>::infinity()), floats(0.0f), a);
   }
@@ -91,7 +91,7 @@ struct vec {
 };
 
 // The portable kernels use xsimd's exp and tanh instead of the shared functions. Without fused multiply-adds, the shared functions would
-// not give the bits of the other paths anyway.
+// not give the bits of the other instruction sets anyway.
 inline batch exp(const batch& x) { return xsimd::exp(x); }
 inline batch weight_of(const batch& x) { return xsimd::exp(x); }
 inline batch tanh(const batch& x) { return xsimd::tanh(x); }
