@@ -11,7 +11,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("a stack of parts has the outputs of all its parts, and parts of different sizes are refused") {
+TEST_CASE("a stack of parts has the outputs of all its parts, and parts that do not fit together are refused") {
   const tensor three{dtype::f32, 3, 4, nullptr}, two{dtype::bf16, 2, 4, nullptr}, wide{dtype::f32, 3, 5, nullptr};
   CHECK(detail::stacked_outputs(std::array{three, two, three}, dtype::bf16) == 8);
   CHECK(error_of([&] { detail::stacked_outputs(std::array{three, wide}, dtype::f32); }) == at("pack", {"4", ", found 5"}));
