@@ -281,7 +281,7 @@ class Portable(unittest.TestCase):
         self.assertEqual(steps["tests.backend_cuda_memory"]["code"], 1)
         self.assertIn("tests.backend_cuda_memory: code 1, ", result.stdout)
         self.assertNotIn("tests.backend_cuda_device", steps)  # device.test.cpp tests the emulated device itself
-        self.assertEqual(len([step for step in steps if step.startswith("sanitizer.")]), 8)
+        self.assertEqual(len([step for step in steps if step.startswith("sanitizer.")]), 12)
         with open(self.path("read/correct/tests.backend_cuda_products.log"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "--source-file=*/tests/backend/cuda/products.test.cpp\n")
 
