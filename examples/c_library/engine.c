@@ -291,6 +291,11 @@ static float* gather_cache(const sequence* s, const double* cache, const lazypru
   return to;
 }
 
+/* Returns how many queries the evidence of this layer needs. */
+static size_t queries_of(const lazyprune_plan* plan) {
+  return plan->wants == LAZYPRUNE_WINDOW ? plan->window : plan->wants == LAZYPRUNE_PROBES ? plan->probe_rows : 1;
+}
+
 /* Returns the evidence that the plan wants. Supports all kinds for which the library's own policies ask. The scratch already has the
  * probabilities and queries of the last rows. */
 static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, scratch* w, int fused) {
@@ -299,11 +304,12 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
   lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
   e.kind = plan->wants;
   e.heads = m->heads;
-  e.queries = plan->wants == LAZYPRUNE_WINDOW ? plan->window : 1;
+  e.queries = queries_of(plan);
   e.kv_heads = m->kv_heads;
   e.head_dim = m->head_dim;
-  if (plan->wants == LAZYPRUNE_ATTENTION || plan->wants == LAZYPRUNE_WINDOW || plan->wants == LAZYPRUNE_VALUES) {
-    e.data = fused ? NULL : w->shown;
+  if (plan->wants == LAZYPRUNE_ATTENTION || plan->wants == LAZYPRUNE_WINDOW || plan->wants == LAZYPRUNE_VALUES ||
+      plan->wants == LAZYPRUNE_PROBES) {
+    e.data = fused || plan->wants == LAZYPRUNE_PROBES ? NULL : w->shown; /* the library computes the rows of probes itself */
     e.data_count = e.queries * m->heads * plan->active_count;
     e.stride = plan->active_count;
     e.query = w->shown_queries;
@@ -390,7 +396,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
     }
 
     /* 3. Compute the rest of the layer for the last `finish` rows. */
-    const size_t queries = plan.wants == LAZYPRUNE_WINDOW ? plan.window : 1;
+    const size_t queries = queries_of(&plan);
     if (queries > most_queries) stop("policy", "expected a window of 64 queries at most");
     for (size_t r = plan.rows_count - plan.finish; r < plan.rows_count; ++r) {
       double* x = w.x + r * hidden;

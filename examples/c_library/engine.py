@@ -110,9 +110,9 @@ class Sequence:
         if plan.wants == lp.KEYS:
             return {"kind": lp.KEYS, "data": as_floats(self.keys[layer, active])}
         shown = {"kind": plan.wants}
-        if plan.wants in (lp.ATTENTION, lp.WINDOW, lp.VALUES):
-            queries = plan.window if plan.wants == lp.WINDOW else 1
-            if fused:
+        if plan.wants in (lp.ATTENTION, lp.WINDOW, lp.VALUES, lp.PROBES):
+            queries = {lp.WINDOW: plan.window, lp.PROBES: plan.probe_rows}.get(plan.wants, 1)
+            if fused or plan.wants == lp.PROBES:  # the library computes the rows of probes itself
                 shown.update(query=as_floats(query[-queries:]), keys=as_floats(self.keys[layer, active]))
             else:
                 shown.update(data=as_floats(p[-queries:]))

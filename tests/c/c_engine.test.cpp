@@ -15,12 +15,13 @@ TEST_CASE("the engine in C keeps the same tokens as the program") {
     return policy == 0 ? std::vector<way>(ways.begin(), ways.end()) : std::vector<way>{ways[1]};
   });
 
-  // The next scorers need other evidence, in this order: the attention of several queries, values, keys, no evidence, and the attention in
-  // every layer. A fused engine shows queries and keys instead of probabilities.
+  // The next scorers need other evidence, in this order: the attention of several queries, values, keys, no evidence, the attention in
+  // every layer, and the attention of chosen heads. A fused engine shows queries and keys instead of probabilities.
   const temporary_folder files;
   const std::string ids = prompts_as_ids().front();
   write_ids(files / "ids", ids);
-  for (const char* scorer : {"window_attention:window=8", "value_weighted_attention", "key_norm", "recency", "accumulated_attention"})
+  for (const char* scorer : {"window_attention:window=8", "value_weighted_attention", "key_norm", "recency", "accumulated_attention",
+                             "calibrated_attention:window=8,block=4,probes=2.0.1.mean.mean@0.5/2.1.0.last.max@1/4.2.1.max.max@1"})
     for (const bool fused : {false, true}) {
       const std::string flags = "--stages 2:0.5,4:0.3 --scorer " + std::string(scorer);
       std::vector<std::string> arguments{"run",          "--ids",       ids,         "-n",      tokens,
