@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An error as tests compare it. They compare its file, place and code exactly, and look for values in its sentence. The words of the
-// sentence may change.
+// How tests compare an error with the one that they expect. File, place and code must be equal, and the expected values must occur in the
+// error's text. The test does not depend on the other words of the text.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 #include "skip.hpp"
 #include "tested_path.hpp"
 
-/// Returns 77 if nothing failed and a test was skipped. The reasons are the last lines of the output.
+/// Returns 77 if no test failed and at least one test was skipped. The last lines of the output then say why.
 int main(int argc, char** argv) {
   const auto path = lazyprune_test::named_path();
   if (path && !lazyprune::has(*path)) {

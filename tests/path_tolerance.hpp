@@ -9,9 +9,9 @@
 
 namespace lazyprune_test {
 
-/// Rounding to p bits changes a number by at most the relative error u = 2^-p, the unit roundoff, up or down alike. For numbers of all
-/// sizes the root mean square of this error is 0.42 u. This is u times the square root of 1/3 of the mean of 1/m^2, over mantissas m from 1
-/// to 2 distributed as 1/m.
+/// Rounding to p bits changes a number up or down, by a relative error of at most u = 2^-p (the unit roundoff). For numbers of all sizes
+/// the root mean square of this error is 0.42 u. The factor 0.42 is the square root of 1/3 of the mean of 1/m^2, where the mantissas m from
+/// 1 to 2 are distributed as 1/m.
 inline constexpr double mean_rounding = 0.42;
 inline constexpr double bf16_roundoff = 0x1p-8, float_roundoff = 0x1p-24;
 
@@ -22,17 +22,17 @@ inline constexpr double bf16_roundoff = 0x1p-8, float_roundoff = 0x1p-24;
 ///
 ///   0.42 sqrt(u_bf16^2 * roundings in bf16 + u_float^2 * additions / 2)
 ///
-/// Norms keep this share. The head makes it the same share of the logits' root mean square. This is one standard deviation. The largest
-/// error among some ten thousand logits is four standard deviations. We allow seven, because attention also depends on the errors of its
-/// scores.
+/// Norms keep this share, and so does the head: the error of a logit is this share of the logits' root mean square. This is one standard
+/// deviation of the error. The largest error among some ten thousand logits is four standard deviations. We allow seven, because attention
+/// also depends on the errors of its scores.
 class path_tolerance {
  public:
-  /// For a model with weights of type `weights`, in the backend cpu made from `e`, and for sequences of `tokens` tokens.
+  /// The tolerance for a model with weights of type `weights` and sequences of `tokens` tokens, in the backend cpu made from `e`.
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv.value_or(weights), weights, model, tokens) {}
 
-  /// For any backend with keys and values of type `kv`. `rounds`: whether the backend rounds numbers to bf16 before it multiplies them by
-  /// numbers in bf16.
+  /// The tolerance for any backend with keys and values of type `kv`. `rounds`: whether the backend rounds numbers to bf16 before it
+  /// multiplies them by numbers in bf16.
   path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : model_(model) {
     const bool kv_in_bf16 = kv == lazyprune::dtype::bf16;
@@ -51,9 +51,9 @@ class path_tolerance {
   }
 
   /// The allowed error of the logarithm of a score after `layers` layers. Two scores whose relative difference is smaller may change
-  /// places. A score is an average of probabilities. Its error comes from the products of queries and keys, and is a share of their spread
-  /// over the tokens. `spread` is the standard deviation of a head's log-probabilities, the largest of all heads. It is 1 if scores are not
-  /// probabilities.
+  /// places. A score is an average of probabilities. The score's error comes from the products of queries and keys. It is a share of the
+  /// spread of these products over the tokens. `spread` is the standard deviation of a head's log-probabilities, the largest of all heads.
+  /// It is 1 if scores are not probabilities.
   double scores(std::size_t layers, double spread) const { return deviations * share(static_cast<double>(layers), 0, 0) * spread; }
 
  private:

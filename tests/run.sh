@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs missing packages, builds, and runs all tests. The last line counts them. The lines before it say what the skipped tests need.
-# With LAZYPRUNE_TEST_IN_FULL set it also builds the benchmarks and runs the long tests.
+# Installs missing packages, builds, and runs all tests. The last line counts the tests. The lines before it say what the skipped tests
+# need. With LAZYPRUNE_TEST_IN_FULL set it also builds the benchmarks and runs the long tests.
 #   sh tests/run.sh [--sanitize] [--clang] [--only FOLDER]
 # The build folder is build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang or build/clang-sanitize. --only builds and runs the tests of
 # one folder of tests/, or of one file: --only core, --only text/jinja, --only policy/scorer/key_norm.

@@ -9,8 +9,8 @@
 #include <string>
 
 /// Write this after the name of a test case that needs something not available everywhere. Such cases are a separate entry in ctest,
-/// FILE+WHAT. In an entry with other cases, one skipped case would make ctest count all of them as skipped. tests/CMakeLists.txt looks for
-/// this word.
+/// FILE+WHAT. In an entry with other cases, one skipped case would make ctest count all cases as skipped. tests/CMakeLists.txt looks for
+/// the word NEEDS.
 #define NEEDS(what) *doctest::test_suite("needs " what)
 
 namespace lazyprune_test {

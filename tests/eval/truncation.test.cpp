@@ -12,7 +12,8 @@ using namespace lazyprune;
 
 namespace {
 
-/// Truncates with a tokenizer that has one token for each byte, and begins each text with a token (256) that stands for no text.
+/// Truncates with a tokenizer that has one token for each byte. It puts token 256 before each text, as models do with BOS. Decoding skips
+/// token 256.
 std::string truncated(std::string_view text, std::size_t most) {
   return middle_truncated(
       text, most,
@@ -33,7 +34,7 @@ std::string truncated(std::string_view text, std::size_t most) {
 
 TEST_CASE("a short text stays, a long one loses its middle") {
   CHECK(truncated("0123456789", 11) == "0123456789");
-  CHECK(truncated("0123456789", 10) == "012356789");  // the first five tokens stand for four characters
+  CHECK(truncated("0123456789", 10) == "012356789");  // the first half's five tokens are token 256 and four characters
   CHECK(truncated("0123456789", 9) == "0126789");     // each half has 9 / 2 = 4 tokens
   CHECK(truncated("0123456789", 3) == "9");
   CHECK(truncated("0123456789", 2) == "9");
@@ -51,6 +52,7 @@ TEST_CASE("truncation with a model's tokenizer") {
   const std::string text = "the chapter on gardens leads to rivers . the chapter on mills leads to forests";
   const std::size_t size = tokens->encode(text).size();
   CHECK(middle_truncated(text, size, *tokens) == text);
-  // The first half is BOS and three words. The second half's first word loses the space before it, as every text does at its start.
+  // The first half is BOS and three words. The second half is decoded separately, and decoding removes the space at the
+  // start of a text.
   CHECK(middle_truncated(text, 8, *tokens) == "the chapter onmills leads to forests");
 }

@@ -93,7 +93,7 @@ TEST_CASE("shards may be links to anywhere, and so may a single file") {
   CHECK(folder.said() == at(folder.file("model.safetensors.index.json") + ": weight_map.a", {"\"link.safetensors\""}));
 }
 
-TEST_CASE("a broken link is not a missing file") {
+TEST_CASE("a broken link is refused, although the file that it stands for may be missing") {
   for (const char* name : {"lazyprune.json", "generation_config.json"}) {
     const small_folder folder;
     std::filesystem::create_symlink("nowhere", folder / name);
@@ -131,7 +131,7 @@ TEST_CASE("folders without a model are refused") {
   CHECK(folder.said() == at(folder.file("config.json") + ": byte 22"));
 }
 
-TEST_CASE("a folder's model: safetensors with their config.json, else one GGUF model") {
+TEST_CASE("a folder's model is its safetensors with config.json, or else its only GGUF model") {
   const small_folder folder;
   folder.write("m-00001-of-00002.gguf", small_gguf());
   CHECK_FALSE(checkpoint(folder.path()).is_gguf());
@@ -139,7 +139,7 @@ TEST_CASE("a folder's model: safetensors with their config.json, else one GGUF m
   std::filesystem::remove(folder / "m-00001-of-00002.gguf");
   folder.write("a.gguf", small_gguf());
   folder.write("lazyprune.json", R"({"stages": "1:0.5"})");
-  const checkpoint one(folder.path());  // its config.json belongs to weights that are missing
+  const checkpoint one(folder.path());  // ignores config.json, because the folder has no safetensors
   CHECK(one.is_gguf());
   CHECK(one.path() == folder.path());
   CHECK(one.stages() == "1:0.5");

@@ -36,7 +36,7 @@ using lazyprune::tensor;
 
 namespace {
 
-/// A model's weights that record the names that were asked for.
+/// Reads the weights of `numbers`, and stores each tensor that was read in `asked`, by name.
 template <class Source>
 struct asked_weights {
   const Source& numbers;
@@ -48,8 +48,8 @@ struct asked_weights {
   }
 };
 
-/// Writes this config.json and the weights of its model to a folder. The weights have the names that `stored_name` returns. `beside`: names
-/// of further tensors.
+/// Writes this config.json and the weights of its model to a folder. The weights have the names that `stored_name` returns. `beside` has
+/// the names of further tensors to write.
 template <class StoredName>
 void write_model(const temporary_folder& folder, const nlohmann::json& config_file, StoredName stored_name,
                  const std::vector<std::string>& beside = {}) {
@@ -91,7 +91,7 @@ std::map<std::string, std::string> weights_of(const temporary_folder& folder) {
 TEST_CASE("a model of text and images yields its text model alone, whether its tensors have old or new names") {
   const auto gemma = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "gemma3_text",
     "num_hidden_layers": 3, "sliding_window": 4, "sliding_window_pattern": 2, "vocab_size": 40})");
-  nlohmann::json gemma_alone = gemma;  // with transformers' defaults for missing keys
+  nlohmann::json gemma_alone = gemma;  // has transformers' defaults for the keys that `gemma` leaves out
   gemma_alone.update({{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"eos_token_id", 1}, {"bos_token_id", 2}});
   const auto mistral = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "mistral",
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": null, "vocab_size": 40,
@@ -272,7 +272,7 @@ TEST_CASE("tensors of a GGUF file are found by Hugging Face's names, and rows of
   CHECK(files.interleaves("model.layers.0.self_attn.k_proj.bias"));
   CHECK_FALSE(files.interleaves("model.layers.0.self_attn.v_proj.weight"));
   const tensor embedding = weights.get("model.embed_tokens.weight", 6, 8);
-  CHECK(embedding.data == files.find("model.embed_tokens.weight")->stored->data.data());  // used as it is in the file
+  CHECK(embedding.data == files.find("model.embed_tokens.weight")->stored->data.data());  // points into the file, without a copy
   const tensor q = weights.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
   const std::size_t rows[] = {0, 2, 1, 3, 4, 6, 5, 7};
   const auto numbers = values_of(q);

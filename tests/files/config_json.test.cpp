@@ -19,13 +19,13 @@ namespace {
 const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 64,
   "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 512})";
 
-/// Returns the config with this patch (RFC 7396): changed keys, and null for keys to remove.
+/// Returns `base` after this merge patch (RFC 7396). The patch has the changed keys, and null for each key to remove.
 std::string config_with(const std::string& patch, const std::string& base = llama) {
   nlohmann::json config = nlohmann::json::parse(base);
   config.merge_patch(nlohmann::json::parse(patch));
   return config.dump();
 }
-/// Returns the Llama config with the names of another family.
+/// Returns the Llama config with the names of another family, after this patch.
 std::string family(const std::string& name, const std::string& architecture, const std::string& patch = "{}") {
   return config_with(patch, config_with(R"({"model_type": ")" + name + R"(", "architectures": [")" + architecture + R"("]})"));
 }
@@ -192,7 +192,7 @@ TEST_CASE("rotary positions are read from both styles of file: default, linear a
   CHECK(llama3.original_positions == 8192);
 }
 
-TEST_CASE("rotary positions without a kind have the kind default") {
+TEST_CASE("rotary positions without a rope_type have the type default") {
   const auto plain = read(llama).rope;
   for (const char* patch : {R"({"rope_scaling": {}})", R"({"rope_parameters": {}})", R"({"rope_parameters": {"rope_theta": 10000.0}})",
                             R"({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1.0, "factor": null}})"}) {
@@ -232,7 +232,7 @@ TEST_CASE("YaRN's numbers and their defaults equal those of transformers") {
   CHECK(plain.truncate);
   CHECK(plain.attention_factor == doctest::Approx(0.1 * std::log(4.0) + 1.0).epsilon(1e-15));
   CHECK(rope(R"("factor": 1.0)").attention_factor == 1.0);
-  CHECK(rope(R"("factor": 4.0)").original_positions == 512);  // the model's own length
+  CHECK(rope(R"("factor": 4.0)").original_positions == 512);  // max_position_embeddings
   CHECK(rope(R"("factor": 4.0, "attention_factor": 0.75)").attention_factor == 0.75);
   CHECK(rope(R"("factor": 4.0, "mscale": 0.5, "mscale_all_dim": 0.25)").attention_factor ==
         doctest::Approx((0.05 * std::log(4.0) + 1.0) / (0.025 * std::log(4.0) + 1.0)).epsilon(1e-15));
@@ -242,7 +242,7 @@ TEST_CASE("YaRN's numbers and their defaults equal those of transformers") {
   CHECK(all.beta_fast == 16.0);
   CHECK(all.beta_slow == 2.0);
   CHECK_FALSE(all.truncate);
-  CHECK(rope(R"("factor": 4.0, "attn_factor": 0.5, "extrapolation_factor": 2)") == rope(R"("factor": 4.0)"));  // keys of other engines
+  CHECK(rope(R"("factor": 4.0, "attn_factor": 0.5, "extrapolation_factor": 2)") == rope(R"("factor": 4.0)"));  // transformers ignores them
   // If the file gives no factor, the factor is the ratio of the lengths.
   CHECK(rope(R"("original_max_position_embeddings": 128)").factor == 4.0);
 }

@@ -18,7 +18,7 @@ namespace {
 std::vector<std::byte> random_blocks(std::size_t bytes) {
   std::mt19937 random(7);
   std::vector<std::byte> data(bytes);
-  for (std::byte& b : data) b = static_cast<std::byte>(random() % 120);  // no infinite scales
+  for (std::byte& b : data) b = static_cast<std::byte>(random() % 120);  // bytes below 120 keep each f16 scale finite
   return data;
 }
 
@@ -32,11 +32,12 @@ std::vector<float> floats(const tensor& t) {
 
 TEST_CASE("rows of a llama in GGUF files: the two halves of a head are interleaved") {
   // For a head width of 6, transformers has the rows 0 1 2 | 3 4 5. A GGUF file stores them as 0 3 1 4 2 5.
+  // `order` has the place of each row in the file.
   const std::size_t order[] = {0, 2, 4, 1, 3, 5};
   for (std::size_t row = 0; row < 12; ++row) CHECK(lazyprune::detail::interleaved_row(row, 6) == row / 6 * 6 + order[row % 6]);
 }
 
-TEST_CASE("quantized rows become float or bf16, interleaved or not; rows may be longer than one piece") {
+TEST_CASE("quantized rows become float or bf16, interleaved or not, even if a row is longer than the buffer of 1,024 values") {
   const ggml_type& type = *lazyprune::ggml_type_of("Q4_K");
   constexpr std::size_t rows = 130, columns = 4096 + 512;
   const auto data = random_blocks(rows * columns / 256 * 144);

@@ -29,7 +29,7 @@ std::vector<float> floats(const ggml_type& type, std::span<const std::byte> byte
   return values;
 }
 
-/// Computes as gguf-py does, but in double, so that only the last step rounds.
+/// Computes a value as gguf-py does, but in double. Only the conversion to float rounds.
 float rounded_once(double scale, double q, double least) { return static_cast<float>(scale * q + least); }
 
 }  // namespace
@@ -116,7 +116,7 @@ TEST_CASE("every value of every tensor equals gguf-py's" NEEDS("data")) {
       REQUIRE(of.at("type") == t.type);
       const ggml_type& type = *ggml_type_of(t.type);
       if (!type.dequantize) {
-        CHECK(t.type == "IQ3_S");  // the only unsupported type here
+        CHECK(t.type == "IQ3_S");  // the only unsupported type in these files
         continue;
       }
       const std::vector<float> values = floats(type, t.data);

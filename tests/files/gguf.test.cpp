@@ -111,7 +111,7 @@ TEST_CASE("values of every type") {
   CHECK(value_of(gguf_key("k", 10, bytes_of_number<std::uint64_t>(1)), whole) == 1);
   CHECK(value_of(gguf_key("k", 11, bytes_of_number<std::int64_t>(2)), whole) == 2);
   CHECK(value_of(gguf_key("k", 12, bytes_of_number(0.1)), number) == 0.1);
-  CHECK(value_of(gguf_key("k", 1e-5f), number) == 1e-5);  // the number that its shortest decimal text stands for
+  CHECK(value_of(gguf_key("k", 1e-5f), number) == 1e-5);  // the double nearest to the float's shortest decimal text
   CHECK(value_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), number) == -9);
   CHECK(value_of(gguf_key("k", true), [](const gguf_value& v) { return v.boolean(); }));
   CHECK(value_of(gguf_key("k", 9, gguf_array(6, 2, bytes_of_number(0.5f) + bytes_of_number(-2.0f))),
@@ -146,9 +146,9 @@ TEST_CASE("rare but valid files are read") {
   CHECK(parse(gguf_head(0, 0) + std::string(8, '\0')).tensors.empty());  // padded, although no data follows
   CHECK(parse(gguf_bytes({}, {one_value}, std::string(32, 'd'))).tensors[0].data.size() == 32);
   CHECK(parse(gguf_bytes({}, {gguf_info("a", {}, 0, 0)}, "abcd")).tensors[0].shape.empty());
-  CHECK(parse(gguf_bytes({}, {gguf_info("a", {1}, 0, 0)}, std::string(32, 'd'))).tensors[0].data.size() == 4);  // padded at its end, too
+  CHECK(parse(gguf_bytes({}, {gguf_info("a", {1}, 0, 0)}, std::string(32, 'd'))).tensors[0].data.size() == 4);  // padded after the data
   CHECK(parse(gguf_bytes({}, {gguf_info("a", {32, 0}, 2, 0)})).tensors[0].data.empty());
-  CHECK(parse(gguf_bytes({}, {gguf_info("b", {8}, 0, 32), one_value}, std::string(64, 'd'))).tensors[0].name == "a");  // any order
+  CHECK(parse(gguf_bytes({}, {gguf_info("b", {8}, 0, 32), one_value}, std::string(64, 'd'))).tensors[0].name == "a");  // in any order
   CHECK(parse(gguf_bytes({}, {gguf_info("z", {8}, 0, 0), gguf_info("a", {0}, 0, 0)}, std::string(32, 'd'))).tensors.size() == 2);
   CHECK(parse(gguf_bytes({gguf_key("general.alignment", 64u)}, {gguf_info("b", {8}, 0, 64), one_value}, std::string(96, 'd'), 64))
             .tensors.size() == 2);
@@ -323,7 +323,7 @@ TEST_CASE("random edits never give a tensor or value outside the file") {
   CHECK(accepted > 0);  // changed strings, names and data are no error
 }
 
-TEST_CASE("a model in shards: the first shard leads to all others, and each must belong to it") {
+TEST_CASE("a model in shards: the first shard leads to all others, and each must belong to the same model") {
   const temporary_folder folder;
   const auto part = [](std::uint64_t no, std::uint64_t count, std::uint64_t tensors, const std::string& name) {
     return gguf_bytes({gguf_key("split.no", 2, bytes_of_number(static_cast<std::uint16_t>(no))),

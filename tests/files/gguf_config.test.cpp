@@ -122,7 +122,7 @@ TEST_CASE("rotary scalings are read") {
   CHECK(linear.rope.factor == 4);
   CHECK(config_after([](small_llama& m) { m.real("rope.scale_linear", 2); }).rope.factor == 2);
   const auto alone = [](float factor) { return config_after([=](small_llama& m) { m.real("rope.scaling.factor", factor); }).rope; };
-  CHECK(alone(4) == linear.rope);  // a factor without a type
+  CHECK(alone(4) == linear.rope);  // a factor without a type means linear
   for (const float none : {0.0f, 1.0f}) CHECK(alone(none) == lazyprune::rope_config{});
   CHECK(said_after([](small_llama& m) { m.real("rope.scaling.factor", 0.5f); }) == at("metadata: llama.rope.scaling.factor", {"0.5"}));
   const model_config yarn = config_after([](small_llama& m) {
@@ -276,13 +276,13 @@ TEST_CASE("the config of every GGUF model equals that of the same model as a fol
     std::vector<gguf_file> parts;
     parts.emplace_back(lazyprune::mapped_file(folder / (name + ".gguf")));
     const model_config config = model_config_of(parts);
-    if (family == "mistral") expected.family = "llama";  // GGUF files call Mistral llama
+    if (family == "mistral") expected.family = "llama";  // a GGUF file of a Mistral has the architecture llama
     if (family == "llama3") {                            // GGUF files store the scaling as divisors
       CHECK(config.rope.divisors.size() == expected.head_dim / 2);
       expected.rope = {.theta = expected.rope.theta, .divisors = config.rope.divisors};
     }
-    if (family == "gemma3") expected.norms_less_one = false;  // GGUF files store norms as they are
-    for (const lazyprune::token_id id : config.eos)           // in a folder, several files list EOS tokens
+    if (family == "gemma3") expected.norms_less_one = false;  // GGUF files store the weight w of a norm as w
+    for (const lazyprune::token_id id : config.eos)           // a folder lists further EOS tokens in other files than config.json
       if (std::ranges::find(expected.eos, id) == expected.eos.end()) expected.eos.push_back(id);
     CHECK(config == expected);
   }

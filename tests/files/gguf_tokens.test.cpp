@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The keys are tested in gguf_config.test.cpp and gguf_tokenizer.test.cpp.
+// gguf_config.test.cpp and gguf_tokenizer.test.cpp test how the keys for tokens are read.
 #include <lazyprune/files/gguf_tokens.hpp>
 
 #include <doctest/doctest.h>

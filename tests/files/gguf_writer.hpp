@@ -59,7 +59,7 @@ struct gguf_tensor {
   std::string data;
 };
 
-/// Returns a valid file.
+/// Returns a valid file with these keys and tensors.
 inline std::string gguf_model(const std::vector<std::string>& keys, const std::vector<gguf_tensor>& tensors) {
   std::vector<std::string> infos;
   std::string data;

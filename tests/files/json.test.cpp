@@ -49,7 +49,7 @@ TEST_CASE("JSONTestSuite: valid texts load, invalid texts are refused with file 
       CHECK(result.starts_with("f.json: "));
       CHECK(result.find("expected JSON") != result.npos);
       CHECK(result.size() < 400);
-      CHECK(allocated <= text.size() + (std::size_t{8} << 10));  // in all, including what was freed meanwhile
+      CHECK(allocated <= text.size() + (std::size_t{8} << 10));  // `allocated` includes memory that was freed again
       ++refused;
     } else {
       ++either;
@@ -76,7 +76,7 @@ TEST_CASE("faults that the parser alone would accept are refused") {
   CHECK(fault_in(R"([{"a": 1}, {"a": 1}])") == "no error");
 }
 
-TEST_CASE("64 levels are allowed and no more, without recursion") {
+TEST_CASE("at most 64 levels are allowed, and deep texts are refused without recursion") {
   CHECK(fault_in(nested(64)) == "no error");
   CHECK(fault_in(nested(65)) == at("f.json", {"64"}));
   CHECK(fault_in(std::string(100'000, '[')) == at("f.json", {"64"}));
@@ -90,7 +90,7 @@ TEST_CASE("the caller's limit of bytes holds") {
   CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 6); }) == "no error");
 }
 
-TEST_CASE("one text of many: places begin with the caller's words") {
+TEST_CASE("for one text of a larger file, the places in errors begin with the caller's words") {
   CHECK(error_of([] { json_value::parse("[1,]", "f.jsonl", 100, "line 3"); }) == at("f.jsonl: line 3: byte 3"));
   CHECK(error_of([] { json_value::parse("{}", "f.jsonl", 100, "line 3").at("step"); }) == at("f.jsonl: line 3", {"\"step\""}));
   CHECK(error_of([] {
@@ -137,7 +137,7 @@ TEST_CASE("errors of getters give the place and the value") {
   CHECK(fault_in(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == at("f.json: a\\x0ab"));
 }
 
-TEST_CASE("whole numbers have no sign, point or exponent, and a range") {
+TEST_CASE("whole numbers have no sign, point or exponent, and lie in the caller's range") {
   const std::string expected = "f.json: n: expected a whole number from 0 to 9223372036854775808, found ";
   for (const std::string bad : {"-1", "1.0", "1e3", "9223372036854775809", "18446744073709551615", "true", "null"}) {
     CAPTURE(bad);
@@ -172,6 +172,6 @@ TEST_CASE("with_defaults adds the members that an object lacks") {
   const auto all = whole.at("a").with_defaults(R"({"x": 2, "y": 3, "none": 4})");
   CHECK(all.at("x").whole_number() == 1);
   CHECK(all.at("y").whole_number() == 3);
-  CHECK_FALSE(all.find("none"));  // null is a value
+  CHECK_FALSE(all.find("none"));  // null counts as a value, so the default is not used
   CHECK(all.at("y").place() == "a.y");
 }

@@ -20,7 +20,7 @@ TEST_CASE("each line is a record; empty lines are skipped") {
   CHECK(read_json_lines<std::uint64_t>(lines, n_of) == std::vector<std::uint64_t>{1, 2});
 }
 
-TEST_CASE("bad lines are reported with their place and skipped, or their error is thrown") {
+TEST_CASE("bad lines are reported to a callback and skipped; without a callback, the first error is thrown") {
   const temporary_folder folder;
   const auto file = folder.write("r.jsonl", "{\"n\": 1}\n[\n{\"m\": 2}\n{\"n\": 3}\n");
   std::vector<std::string> told;

@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("lines come without their line breaks, whether or not the last one has one") {
+TEST_CASE("lines come without their line breaks, and the last line may lack a line break") {
   const temporary_folder folder;
   using list = std::vector<std::string>;
   CHECK(lines_of(folder.write("a", "one\n\nthree\r\n")) == list{"one", "", "three\r"});
@@ -33,7 +33,7 @@ TEST_CASE("lines come without their line breaks, whether or not the last one has
   CHECK(lines_of(folder.write("e", std::string("a\0b\n", 4))) == list{std::string("a\0b", 3)});
 }
 
-TEST_CASE("lines of every length near the size of the buffer") {
+TEST_CASE("lines with lengths near the size of the buffer are read whole") {
   const temporary_folder folder;
   std::string all;
   std::vector<std::string> lines;

@@ -70,7 +70,8 @@ inline std::string floats(std::size_t count) {
   return bytes;
 }
 
-/// Returns a GGUF llama with one layer, a head width of 4, and only some of its tensors. `q_type`: the ggml type of q.
+/// Returns a GGUF llama with one layer, a head width of 4, and only some of its tensors. `q_type` is the ggml type of the
+/// query weight, and `q` has its bytes.
 inline std::string small_gguf(std::uint32_t q_type = 0, const std::string& q = floats(64)) {
   const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
                                       gguf_key("llama.embedding_length", 8u),

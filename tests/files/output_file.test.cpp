@@ -37,7 +37,7 @@ extern "C" int fsync(int file) {
   return static_cast<int>(::syscall(SYS_fsync, file));
 }
 
-TEST_CASE("a file gets its name when it is committed, and is complete") {
+TEST_CASE("a file gets its name when it is committed, and is complete then") {
   const temporary_folder folder;
   const auto path = folder.write("out", "what was there");
   std::string all;
@@ -98,7 +98,7 @@ TEST_CASE("a symbolic link stays, and the file that it leads to is replaced") {
   for (const char* name : {"link", "of-a-link", "to-nothing"}) {
     output_file out(folder / name);
     out.write(name);
-    CHECK(folder.files() == 3);  // the unfinished file is beside its target
+    CHECK(folder.files() == 3);  // the unfinished file is in the other folder, beside the link's target
     out.commit();
     CHECK(std::filesystem::is_symlink(folder / name));
     CHECK(read_text(folder / name) == name);
@@ -161,7 +161,7 @@ TEST_CASE("a signal that ends the process removes uncommitted files") {
   CHECK(read_text(folder / "there") == "what was there");
 }
 
-TEST_CASE("files beyond the slots for unfinished files are written like the others") {
+TEST_CASE("more files than a signal handler could remove (64) can be written at the same time") {
   const temporary_folder folder;
   std::vector<std::unique_ptr<output_file>> files;
   for (int i = 0; i < 70; ++i) files.push_back(std::make_unique<output_file>(folder / std::to_string(i)));
@@ -177,7 +177,7 @@ TEST_CASE("a device is written directly, not replaced") {
   CHECK(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST_CASE("a full device is an error of code io that names it" NEEDS("dev-full")) {
+TEST_CASE("a full device is an error of code io that names the device" NEEDS("dev-full")) {
   if (!std::filesystem::exists("/dev/full")) {
     skip("/dev/full");
     return;
@@ -189,7 +189,7 @@ TEST_CASE("a full device is an error of code io that names it" NEEDS("dev-full")
         }) == at("/dev/full: unfinished", {}, lazyprune::error_code::io));
 }
 
-TEST_CASE("a commit syncs the file before it gets its name, and the folder after that") {
+TEST_CASE("a commit syncs the file before the file gets its name, and then syncs the folder") {
   const temporary_folder folder;
   output_file out(folder / "out");
   out.write("x");

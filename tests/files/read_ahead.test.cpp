@@ -31,7 +31,7 @@ std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
   return n;
 }
 
-/// Drops a file's pages from memory if its file system stores them elsewhere.
+/// Drops a file's pages from memory. They stay there if the file system has no disk.
 void drop(const std::filesystem::path& path) {
   const lazyprune::file_descriptor file = lazyprune::open_file(path, O_RDONLY, path.string(), "a file");
   ::fsync(file.get());  // unwritten pages cannot be dropped
@@ -40,7 +40,7 @@ void drop(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("all bytes are right, and the destructor may drop requests") {
+TEST_CASE("requests change no bytes, even if the destructor drops some of them") {
   const lazyprune_test::temporary_folder folder;
   const std::string numbers(std::size_t{9} << 20, 'x');
   const lazyprune::mapped_file file(folder.write("weights", numbers));

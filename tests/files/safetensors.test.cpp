@@ -219,7 +219,7 @@ TEST_CASE("50,000 tensors are allowed, and more than a million are refused") {
   CHECK(said(file(1'000'001)) == at("f: header", {"1000000"}));
 }
 
-TEST_CASE("a real file: tensors are found by name, and every byte belongs to one") {
+TEST_CASE("a real file: tensors are found by name, and every byte of the data belongs to a tensor") {
   const safetensors_file file{mapped_file(pocket_model() / "model.safetensors")};
   const stored_tensor* const norm = file.find("model.norm.weight");
   REQUIRE(norm != nullptr);
@@ -249,7 +249,7 @@ TEST_CASE("a real file that is cut short is an error") {
   CHECK(said(whole) == "no error");
 }
 
-TEST_CASE("a real header with any bit flipped is an error, or the same table with another name") {
+TEST_CASE("a real header with any bit flipped gives an error, or the same table with one tensor renamed") {
   std::string whole = read_text(pocket_model() / "model.safetensors");
   std::uint64_t header = 0;
   std::memcpy(&header, whole.data(), 8);

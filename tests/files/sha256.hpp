@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SHA-256 (FIPS 180-4), for hashes of whole tensors as expected values.
+// Computes SHA-256 (FIPS 180-4). Tests compare the hash of a whole tensor with an expected hash.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@
 
 namespace lazyprune_test {
 
-/// Returns the first 32 bits of the fractional part of a prime's root, as the standard defines its constants.
+/// Returns the first 32 bits of the fractional part of a prime's square root (degree 2) or cube root (degree 3). These are the constants
+/// of the standard.
 inline std::uint32_t root_bits(std::uint32_t prime, unsigned degree) {
   __extension__ using wide = unsigned __int128;
   const auto power = [&](wide x) { return degree == 2 ? x * x : x * x * x; };

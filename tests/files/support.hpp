@@ -15,7 +15,7 @@
 
 namespace lazyprune_test {
 
-/// A temporary folder, removed with everything in it.
+/// A temporary folder. The destructor removes the folder and everything in it.
 class temporary_folder {
  public:
   temporary_folder() {

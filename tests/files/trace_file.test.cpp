@@ -27,7 +27,7 @@ std::string text_of(const std::vector<step_trace>& steps) {
   return text;
 }
 
-/// Reads the same text with another parser (nlohmann::json), as a check of read_trace.
+/// Reads a trace with another parser (nlohmann::json). Tests compare the result with read_trace's.
 std::vector<step_trace> by_tree(const std::string& text) {
   std::vector<step_trace> steps;
   std::istringstream lines(text);
@@ -137,7 +137,7 @@ TEST_CASE("numbers that JSON does not have are refused") {
   CHECK(error_of([&] { to_line(step); }) == at("step 3: margin[0]"));
 }
 
-TEST_CASE("another parser reads real traces alike, and they can be written and read again" NEEDS("data")) {
+TEST_CASE("real traces: another parser reads the same steps, and a written copy is read as the same steps" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const temporary_folder copies;
@@ -227,7 +227,7 @@ TEST_CASE("files that cannot be read are refused") {
   CHECK(error_of([&] { read_trace(folder.path()); }) == at(folder.path().string()));
 }
 
-TEST_CASE("a trace that is cut short, or has a changed byte, gives an error or is valid") {
+TEST_CASE("a trace cut inside a line is refused; one with a changed byte is refused, or can be written and read again") {
   const temporary_folder folder;
   const auto whole = read_trace(folder.write("t.jsonl", two_steps));
   const std::size_t first_line = two_steps.find('\n');

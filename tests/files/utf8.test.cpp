@@ -38,7 +38,7 @@ std::size_t by_grammar(std::string_view s) {
 
 }  // namespace
 
-TEST_CASE("utf8_prefix agrees with the grammar of RFC 3629 on every first and second byte, and on the edges of the others") {
+TEST_CASE("utf8_prefix agrees with the grammar of RFC 3629 on all first and second bytes, and on the edges of the third and fourth") {
   std::size_t valid = 0;
   bool agree = true;
   for (unsigned a = 0; a < 256; ++a)
@@ -74,7 +74,7 @@ TEST_CASE("printable returns one line of UTF-8, whatever the bytes") {
   CHECK(in_quotes("a") == "\"a\"");
 }
 
-TEST_CASE("every character is read as it was written, from both ends") {
+TEST_CASE("characters are read as they were written, from both ends") {
   for (std::uint32_t code = 0; code <= 0x10ffff; code += code < 0x3000 ? 1 : 97) {
     if (code >= 0xd800 && code < 0xe000) continue;
     std::string text = "x";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The input is a chat template and, after a zero byte, a request in JSON. Without a request the test uses a chat whose texts hold a mark
-// (☃). No trusted run may contain that mark.
+// (☃). The mark must not occur in a trusted run, unless the template itself may write the mark.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -20,7 +20,7 @@ inline const lazyprune::unicode* const characters = &lazyprune::installed_unicod
 inline const lazyprune::unicode* const characters = nullptr;
 #endif
 
-/// Calls `call`. It may throw `error`, with a message of one line.
+/// Calls `call`, which may throw `error`. Aborts if the error's message has several lines.
 template <class Call>
 void unless_refused(Call call) {
   try {

@@ -36,7 +36,7 @@ void read_all(const lazyprune::gguf_file& file) {
     if (!t.data.empty()) sum = sum + std::to_integer<int>(t.data.front()) + std::to_integer<int>(t.data.back());
 }
 
-/// A file in memory that holds these bytes.
+/// Returns a file in memory with these bytes.
 lazyprune::mapped_file file_of(std::span<const std::uint8_t> bytes) {
   static const int memory = ::memfd_create("input", 0);
   const bool written = ::ftruncate(memory, 0) == 0 && ::pwrite(memory, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());

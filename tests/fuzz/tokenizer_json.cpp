@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The input is a tokenizer.json and, after a zero byte, a text. Reading it reports an error, or encodes the text to ids that decode. No
-// token of a user's text is special or one of the template's own added tokens. The same bytes are also read as a tiktoken and a
-// SentencePiece file.
+// The input is a tokenizer.json and, after a zero byte, a text. If reading the tokenizer reports no error, the text is encoded, and
+// its ids must decode to UTF-8. No token of a user's text may be special or one of the template's own added tokens. The same bytes are also
+// read as a tiktoken and a SentencePiece file.
 #include <lazyprune/text/tokenizer.hpp>
 #include <lazyprune/text/tokenizer/tiktoken.hpp>
 #include <lazyprune/text/tokenizer/tokenizer_json.hpp>
@@ -21,7 +21,8 @@ namespace {
 
 using lazyprune_test::characters, lazyprune_test::unless_refused;
 
-/// `marks`: the added tokens, special ones left out, that occur in this text when it is a template.
+/// Encodes and decodes the text, as a plain text and as a user's text in a chat. Aborts if a result is wrong. The text is also used as the
+/// words of the chat's template: `marks` has the added tokens in it that are not special, which the user's text may not contain.
 void use(const lazyprune::tokenizer& tokens, std::string_view text, const std::set<lazyprune::token_id>& marks = {}) {
   using namespace lazyprune;
   const std::vector<token_id> ids = tokens.encode(text);

@@ -41,8 +41,9 @@ std::vector<lazyprune::step_trace> run(const lazyprune::model<Backend>& net, Bac
   return generate(work, text, prompt, options).trace;
 }
 
-/// `load(backend, type)` makes the model in a backend with weights of this type; their values are bf16 numbers. `rounds(execution)` is true
-/// if a backend with this execution rounds the activations that are multiplied by bf16 weights.
+/// Compares runs of a model in a `Backend` with a run in the reference. `load(backend, type)` loads the model with weights of this type. In
+/// every type the weights have the same values, which are bf16 numbers. `rounds(execution)` is true if a backend with this execution rounds
+/// the activations that are multiplied by bf16 weights.
 template <class Backend, class Load, class Rounds>
 void check_against_reference(const Load& load, const Rounds& rounds, const lazyprune::stages& when) {
   using namespace lazyprune;
@@ -78,7 +79,7 @@ void check_against_reference(const Load& load, const Rounds& rounds, const lazyp
     }
     MESSAGE(v.name << ": the largest difference of logits, as a share of the allowed one, is " << largest);
     CHECK(largest < 1);
-    CHECK(largest > 0.01);  // the path does round
+    CHECK(largest > 0.01);  // a smaller difference would mean that the path does not round
     CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <
           1);
   }

@@ -20,8 +20,8 @@ namespace {
 using namespace lazyprune;
 using lazyprune_test::tested_execution;
 
-/// Returns the generated text before " ." without leading spaces. The tasks' answers end at " ." (examples/pocket/README.md). `*share`
-/// becomes the share of the prompt that was computed.
+/// Returns the generated text before " ." without leading spaces. The tasks' answers end at " ." (examples/pocket/README.md). Sets
+/// `*share` to the share of the prompt that was computed.
 std::string answer(const model<cpu>& net, const tokenizer& words, const std::vector<token_id>& prompt, const stages& when, double* share) {
   cpu backend{tested_execution()};
   workspace<cpu> work(net, backend);

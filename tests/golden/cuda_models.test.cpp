@@ -78,7 +78,7 @@ TEST_CASE("cuda: windows, soft caps, GELU, norms after the blocks, LongRoPE and 
   check_families(check_cuda);
 }
 
-TEST_CASE("cuda: the kept tokens agree with an independent float64 program" NEEDS("data")) {
+TEST_CASE("cuda: the kept tokens agree with those of an independent float64 program" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const unchecked fast;  // the tests above check the same kernels
@@ -113,7 +113,7 @@ TEST_CASE("cuda: the kept tokens agree with an independent float64 program" NEED
     REQUIRE(result.trace.size() == expected.size());
     for (std::size_t s = 0; s < expected.size(); ++s) {
       CAPTURE(s);
-      // Scores are sums of products in float through several layers. A selection with a margin below 1e-4 of the score at the cut may
+      // The float sums of several layers round, and the scores with them. A selection with a margin below 1e-4 of the score at the cut may
       // differ, and then all later steps differ.
       if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < 1e-4; })) {
         ++cut;

@@ -102,7 +102,7 @@ TEST_CASE("cuda: only new data is copied between host and device, unless a layer
       CHECK(found[0] == traffic{3, 0, 0});
       CHECK(found[1].to_host == 1);
       CHECK(found[1].bytes_to_host == (t + 1) * sizeof(float));
-      CHECK(found[1].to_device <= 1);  // a stored row
+      CHECK(found[1].to_device <= 1);  // the slot where a dropped row is stored
       CHECK(found[2].to_device <= 5);  // rows that move, revived rows, positions, slots to write, ranges and slots to read
       CHECK(found[2].to_host == 0);
       CHECK(found[3] == traffic{0, 0, 0});
@@ -138,7 +138,7 @@ void check_allocations(const execution& how, const Policy& policy, const step_si
   step(5, phase::decode, most.outputs);
   CHECK(now == before);
 
-  text.clear();  // then a prompt in chunks
+  text.clear();  // the next prompt comes in chunks
   const std::size_t chunk = most.tokens / 4;
   step(chunk, phase::prefill, 0);
   step(chunk, phase::prefill, 0);
@@ -176,7 +176,7 @@ TEST_CASE("cuda: steps allocate nothing after a reservation: prefill, decode, ch
   }
 }
 
-TEST_CASE("cuda: a reservation that does not fit is an error with its purpose and size, and the sequence can go on") {
+TEST_CASE("cuda: the error for a reservation that does not fit names its purpose and size, and the sequence can go on") {
   const checkpoint files(pocket_model());
   cuda_backend backend({.kv = dtype::f32});
   const auto net = load_model(backend, files);

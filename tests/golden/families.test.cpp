@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests a tiny model of every family and corner case (families.jsonl). Compares its logits, dense and pruned, with logits of transformers
-// in float64. Also tests the same model as a GGUF file.
+// Tests a tiny model of every family and corner case (families.jsonl). Compares its logits, dense and pruned, with the logits that
+// transformers computed in float64. Some of the models are also written as GGUF files, and must then give the same logits.
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
@@ -21,7 +21,7 @@ using namespace lazyprune;
 using namespace lazyprune_test;
 using oracle = reference<double>;
 
-/// Runs a prefill. Returns its trace with the logits.
+/// Runs a prefill, and returns its trace with the logits. If the prompt is read in chunks, the trace has only the logits, rounded to float.
 template <class Policy>
 step_trace prefill(const model<oracle>& net, const Policy& policy, std::span<const token_id> tokens, std::size_t chunk = 0) {
   oracle backend{execution{}};
@@ -60,7 +60,8 @@ struct asked_weights {
   }
 };
 
-/// Writes the model as llama.cpp's converter does. `keys` are the metadata keys that not all families have.
+/// Returns the bytes of a GGUF file with the model, written as llama.cpp's converter writes it. `keys` are the metadata that not all
+/// families have.
 std::string gguf_of(const model_config& c, const std::vector<std::string>& keys) {
   const model_family& family = *find_family(&model_family::name, c.family);
   const std::string arch = std::string(family.gguf) + ".";
@@ -124,7 +125,7 @@ TEST_CASE("every family and corner case has the logits of transformers") {
   }
 }
 
-TEST_CASE("pruned prefills keep the same tokens and have the same logits as transformers' layers on these tokens") {
+TEST_CASE("a pruned prefill keeps the same tokens, and has the same logits, as a pruned prefill with the layers of transformers") {
   using namespace of_families;
   std::size_t compared = 0;
   for (const auto& line : family_goldens()) {
@@ -144,7 +145,7 @@ TEST_CASE("pruned prefills keep the same tokens and have the same logits as tran
   CHECK(compared == 5);
 }
 
-TEST_CASE("a policy that keeps all tokens, and a prompt in chunks, give the bits of a dense run in one step, also with windows") {
+TEST_CASE("with windows, too, a policy that keeps all tokens gives the bits of a dense run in one step, and so does a prompt in chunks") {
   using namespace of_families;
   const auto goldens = family_goldens();
   for (const char* name : {"mistral_window", "phi3_partial", "gemma2", "gemma3"}) {
@@ -182,7 +183,7 @@ TEST_CASE("a model from a GGUF file and from a Hugging Face folder give the same
     CAPTURE(line.first);
     const auto& golden = goldens.at(line.first);
     model_config config = config_of(golden);
-    config.attention_scale = 0;  // GGUF does not store it
+    config.attention_scale = 0;  // a GGUF file does not store the scale
     const temporary_folder folder;
     oracle backend{execution{}};
     const auto net = load_model(backend, checkpoint(folder.write("model.gguf", gguf_of(config, line.second))), {.as = dtype::f32});

@@ -19,7 +19,7 @@
 
 namespace lazyprune_test {
 
-/// Returns a number in [-1, 1) that is exact in float: splitmix64, seeded with the FNV-1a hash of the name.
+/// Returns a number in [-1, 1) that is exact in float. The generator is splitmix64, seeded with the FNV-1a hash of the name.
 inline float family_number(std::string_view name, std::uint64_t index) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -30,7 +30,7 @@ inline float family_number(std::string_view name, std::uint64_t index) {
   return static_cast<float>(z >> 40) * 0x1p-23f - 1.0f;
 }
 
-/// Returns the lines of families.jsonl by the models' names.
+/// Returns the lines of families.jsonl. The key of each line is the name of its model.
 inline std::map<std::string, nlohmann::json> family_goldens() {
   std::ifstream file(source_dir() / "tests/golden/families.jsonl");
   std::map<std::string, nlohmann::json> goldens;
@@ -70,7 +70,7 @@ class family_weights {
 
  private:
   bool tied_, less_one_, rounded_;
-  mutable std::map<std::string, std::vector<float>> made_;  // mutable: sources have const functions
+  mutable std::map<std::string, std::vector<float>> made_;  // mutable, because a source's `get` is const
 };
 
 static_assert(lazyprune::tensor_source<family_weights>);

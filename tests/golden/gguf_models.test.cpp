@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests whole models from GGUF files: their logits against float64, and against the same model from a folder, bit for bit.
+// Tests whole models from GGUF files. Their logits must be close to those of a float64 program, and must have the same bits as the logits
+// of the same model from a folder.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
@@ -118,7 +119,7 @@ TEST_CASE("an unsupported type is refused by name" NEEDS("data")) {
 TEST_CASE("malformed files are refused without allocating much more than their size; valid ones load" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
-  constexpr std::size_t of_any_file = std::size_t{32} << 10;  // for the open file, names and the message
+  constexpr std::size_t of_any_file = std::size_t{32} << 10;  // for the open file, the names and the error message
   for (const auto& entry : nlohmann::json::parse(read_text(folder / "index.json"))) {
     const std::string name = entry.at("file"), refuse = entry.at("refuse");
     const std::size_t before = allocated_bytes;

@@ -5,7 +5,7 @@ set -eu
 program=$(realpath "$1")
 cd "$(dirname "$0")"
 
-# The tokens of the dense model's answer. (The last one is never read.)
+# The token ids that the dense run generates. All traced runs are forced to generate them, too. A run never reads its last token.
 answer=$("$program" run --backend reference --policy dense -f prompt.txt -n 8 --json | sed -n 's/.*"tokens": *\[\([0-9, ]*\)\].*/\1/p' | tr -d ' ')
 
 trace() {

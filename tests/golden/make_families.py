@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Writes families.jsonl: one line per tiny model, with its logits by transformers 5.23 in float64. There is a model for each family and corner case.
+"""Writes families.jsonl. Each line has a tiny model and the logits that transformers 5.23 computes for it in float64. There is a model for
+each family and corner case.
 
 python tests/golden/make_families.py > tests/golden/families.jsonl
 
-The weights come from a formula, the same as in family_weights.hpp. No file holds them.
+No file stores the weights. They come from a formula, which family_weights.hpp has, too.
 """
 
 import json
@@ -64,7 +65,7 @@ POSITIONS = [0, 11, 29]
 
 
 def number(name, count):
-    """Numbers in [-1, 1), each exact in float: splitmix64, seeded with the FNV-1a hash of the name."""
+    """Returns numbers in [-1, 1) that are exact in float. The generator is splitmix64, seeded with the FNV-1a hash of the name."""
     h = 0xCBF29CE484222325
     for byte in name.encode():
         h = (h ^ byte) * 0x100000001B3 % 2**64
@@ -76,7 +77,7 @@ def number(name, count):
     return (z >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1.0
 
 
-# The stages of the pruned prefills, as the program writes them.
+# The stages of the pruned prefills, written as for the program's flag --stages.
 STAGES = {"mistral_window": "1:0.6,3:0.5", "qwen2_upper_windows": "1:0.7,2:0.5", "phi3_partial": "1:0.7,3:0.5", "gemma2": "2:0.5",
           "gemma3": "3:0.5"}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests whole models of four layers on every path, also on emulated registers. They may differ from the reference only as far as the path's
-// arithmetic allows. tests/model/transformer.test.cpp does the same for the larger bundled model.
+// Tests whole models of four layers on every path, also on emulated registers. Their logits may differ from those of the reference only as
+// far as the path's arithmetic allows. tests/model/transformer.test.cpp does the same for the larger bundled model.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>

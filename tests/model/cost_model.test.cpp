@@ -22,8 +22,9 @@ model_config small() {
   return c;
 }
 
-/// Returns the cost of a layer by counting: two operations for each pair of a weight and a row, and for each number of a key or value that
-/// a head reads. If a linear layer has a single row, an operation costs `single`.
+/// Returns the cost of a layer, found by counting operations. There are two for each pair of a weight and a row, and two for each number of
+/// a key or value that a head reads. Only the last `finish` rows compute more than keys and values. If a matrix is multiplied by a single
+/// row, an operation costs `costs.single`.
 double counted(const model_config& c, std::size_t rows, std::size_t finish, const cost_model& costs, std::size_t window = 1000) {
   double cost = 0;
   const double attention = costs.attention, kv = rows == 1 ? costs.single : costs.linear, rest = finish == 1 ? costs.single : costs.linear;
@@ -33,14 +34,14 @@ double counted(const model_config& c, std::size_t rows, std::size_t finish, cons
     cost += rest * 2 * static_cast<double>(2 * c.hidden * c.n_heads * c.head_dim);  // queries and output
     for (std::size_t matrix = 0; matrix < 3; ++matrix) cost += rest * 2 * static_cast<double>(c.hidden * c.ffn);
     for (std::size_t seen = row + 1 - std::min(row + 1, window); seen <= row; ++seen)
-      for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // of k and of v
+      for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // key and value
   }
   return cost;
 }
 
 }  // namespace
 
-TEST_CASE("the cost of a layer is the cost of what its rows compute") {
+TEST_CASE("the cost of a layer is the cost of the operations of its rows") {
   const model_config c = small();
   for (const std::size_t rows : {1u, 2u, 9u})
     for (const std::size_t finish : {std::size_t{1}, rows})
@@ -51,7 +52,7 @@ TEST_CASE("the cost of a layer is the cost of what its rows compute") {
         }
 }
 
-TEST_CASE("a decode step costs one row per layer, and attention to all tokens before it or those in the window") {
+TEST_CASE("a decode step costs one row per layer, attention to all known tokens or to those in the window, and the logits") {
   model_config c = small();
   c.windows = {6, 0, 6};
   const cost_model costs{.linear = 2.0, .attention = 3.0, .single = 16.0};
@@ -63,7 +64,7 @@ TEST_CASE("a decode step costs one row per layer, and attention to all tokens be
     CHECK(costs.decode_step(c, known) == 2 * last_row(known, 6) + last_row(known, 1000) + costs.logits(c));
 }
 
-TEST_CASE("layers with windows: a window holds the same share of the kept tokens as of all tokens") {
+TEST_CASE("a window is assumed to hold the same share of the kept tokens as of all tokens") {
   model_config c = small();
   c.windows = {6, 0, 6};
   const cost_model costs;

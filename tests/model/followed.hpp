@@ -16,7 +16,7 @@ namespace lazyprune_test {
 /// One call of a scorer.
 struct scored {
   std::vector<float> scores;  // (active)
-  double spread;              // leader: the largest standard deviation of a head's log-probabilities; 1 without probabilities
+  double spread;              // largest standard deviation of a head's log-probabilities; 1 without probabilities; not used of followers
 };
 using score_log = std::vector<scored>;
 
@@ -27,7 +27,7 @@ struct followed : Scorer {
 
   followed(Scorer scorer, score_log& log, const score_log* to_follow = nullptr) : Scorer(scorer), own(&log), leader(to_follow) {}
 
-  /// The leader needs all heads for the spread, so its heads are not reduced. The follower's view is what its scorer asks for.
+  /// The leader computes the spread from all heads, so it asks for no reduction. The follower asks for the one that `Scorer` asks for.
   std::optional<lazyprune::head_reduction> over_heads() const requires lazyprune::head_reducing_scorer<Scorer> {
     return leader ? std::optional<lazyprune::head_reduction>(Scorer::over_heads()) : std::nullopt;
   }
@@ -37,7 +37,7 @@ struct followed : Scorer {
   void score(const View& view, std::span<float> out) const {
     Scorer::score(view, out);
     double spread = 0;
-    if constexpr (requires { view.now; })  // the scores are added to those of earlier calls
+    if constexpr (requires { view.now; })  // `Scorer` adds its scores to those of earlier calls
       spread = std::max(spread_of(view.now), own->empty() ? 0.0 : own->back().spread);
     else
       spread = spread_of(view);
@@ -66,10 +66,10 @@ struct followed : Scorer {
   static double spread_of(const lazyprune::key_view&) { return 1; }
 };
 
-/// Returns how far the follower's own scores differ from the leader's choices, over all choices by top_k in a run. The cut is the
-/// leader's lowest score of a kept token. A token counts if the follower would keep it and the leader drops it, or the other way round. The
-/// result is the largest relative distance of such a token's score (the leader's) from the cut, divided by the allowed relative difference.
-/// `allowed(layers, spread)` returns the allowed difference of the logarithm of a score after `layers` layers.
+/// Compares the tokens that the leader kept with the tokens that the follower's own scores would keep, for all choices by top_k in a run.
+/// In each choice the cut is the leader's lowest score of a kept token. A token counts if only the leader or only the follower would keep
+/// it. Returns the largest relative distance between the leader's score of such a token and the cut, divided by the allowed relative
+/// difference. `allowed(layers, spread)` returns the allowed difference of the logarithm of a score after `layers` layers.
 template <class Allowed>
 double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
                              Allowed allowed) {

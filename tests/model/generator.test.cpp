@@ -76,7 +76,7 @@ TEST_CASE("length: as many tokens as asked for, but no more than the context hol
   CHECK(b.run(prompt, of_length(100)).tokens.size() == 55);
 }
 
-TEST_CASE("EOS and the caller end a sequence; EOS can be ignored") {
+TEST_CASE("an EOS token or the caller ends a sequence; EOS tokens can be ignored") {
   bench b;
   const auto free_run = b.run(prompt, of_length(6)).tokens;
   model_config c = tiny();
@@ -91,7 +91,7 @@ TEST_CASE("EOS and the caller end a sequence; EOS can be ignored") {
   CHECK(ending.run(prompt, options).tokens == free_run);
   options.eos = {free_run[2]};
   CHECK(b.run(prompt, options).tokens == free_run);
-  options.ignore_eos = false;  // the caller's EOS tokens count as well as the config's
+  options.ignore_eos = false;  // EOS tokens in the options end a sequence, as those in the config do
   CHECK(b.run(prompt, options).reason == finish_reason::eos);
   CHECK(b.run(prompt, options).tokens == ended.tokens);
   options = of_length(6);
@@ -158,7 +158,7 @@ TEST_CASE("the costs of a pruned run: rows by layer, share of the prompt, revive
   const auto going_on = pruned.run(longer, of_length(8));
   CHECK(going_on.cost.rows <= going_on.cost.dense_rows);
   CHECK(going_on.share_prompt >= some.share_prompt);
-  CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // each run has a new sequence
+  CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // a run can be repeated, because each run has a new sequence
 }
 
 TEST_CASE("a run can be stopped between two layers: the result then lacks the token of the stopped step") {
@@ -166,7 +166,7 @@ TEST_CASE("a run can be stopped between two layers: the result then lacks the to
   generation_options options = of_length(5);
   options.trace = true;
   const auto whole = b.run(prompt, options);
-  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // stops in the prefill or in a decode step, of 4 layers each
+  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // the prefill and each decode step have 4 layers
     CAPTURE(layers_done);
     ends_before end(layers_done);
     options.observer = &end;
@@ -181,7 +181,7 @@ TEST_CASE("a run can be stopped between two layers: the result then lacks the to
   CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of the stopped runs stays
 }
 
-TEST_CASE("a prompt in chunks that is stopped or fails is taken back as a whole, and can be asked again") {
+TEST_CASE("if a prompt in chunks is stopped or fails, all its chunks are taken back, and the prompt can be read again") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   std::vector<token_id> longer;
@@ -211,7 +211,7 @@ TEST_CASE("a prompt in chunks that is stopped or fails is taken back as a whole,
   }
 }
 
-TEST_CASE("a next turn continues the sequence: it has the logits of one sequence and the costs of both turns") {
+TEST_CASE("a second turn continues the sequence: it has the logits of one long prompt, and its costs include the first turn") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   auto seq = b.begin();
@@ -277,7 +277,7 @@ TEST_CASE("a prompt read in chunks equals a prompt read at once: one record in t
   }
 }
 
-TEST_CASE("forks of a prompt's beginning, read in chunks or at once, continue as they would after the whole prompt") {
+TEST_CASE("forks of a prompt's beginning, read in chunks or at once, continue like a run that reads the whole prompt") {
   bench b(tiny(), stages{{2, 0.5}, {3, 0.4}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
@@ -288,7 +288,7 @@ TEST_CASE("forks of a prompt's beginning, read in chunks or at once, continue as
     auto seq = b.begin();
     CHECK(read_beginning(work, seq, std::span<const token_id>(longer).first(30), chunk));
     CHECK(seq.known() == 30);
-    CHECK(seq.session().stats().rows == 60);  // two of the four layers read the 30 tokens
+    CHECK(seq.session().stats().rows == 60);  // only the first two of the four layers have computed the 30 tokens
     for (int answers = 0; answers < 2; ++answers) {
       auto answer = seq.fork();
       auto result = generate(work, answer, std::span<const token_id>(longer).subspan(30), of_length(6));
@@ -356,7 +356,7 @@ TEST_CASE("forks under different policies continue one beginning as if each had 
   answered.clear();
   CHECK(said_by(answered, any_session(dense(), four)) == "no error");
 
-  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // it drops tokens for good
+  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // this policy drops tokens for good
   generate(work, streaming, longer, of_length(3));
   CHECK(said_by(streaming, any_session(dense(), four)) == queried);
 }
@@ -372,7 +372,8 @@ struct speculation_bench : bench {
                              {.layers = static_cast<layer_id>(config.layers)})};
   }
 
-  /// The result of a run, and the logits of a next turn. The logits show whether drafts that were taken back leave something behind.
+  /// The result of a run, with the logits of the run and of a next turn. The last logits show whether drafts that were taken back have left
+  /// something behind.
   struct outcome {
     generation run;
     std::vector<token_id> known;
@@ -418,7 +419,7 @@ struct speculation_bench : bench {
 
 }  // namespace
 
-TEST_CASE("a repeat penalty counts the tokens of the prompt and each chosen token, drafted or not") {
+TEST_CASE("a repeat penalty applies to the tokens of the prompt and to each chosen token, drafted or not") {
   speculation_bench b;
   const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
   generation_options options = of_length(30);
@@ -430,7 +431,7 @@ TEST_CASE("a repeat penalty counts the tokens of the prompt and each chosen toke
   CHECK(b.check(repeated, options, 4).tokens == plain.tokens);
 }
 
-TEST_CASE("drafts are read together: the same tokens in fewer steps, and the same sequence afterwards") {
+TEST_CASE("with drafts, a run generates the same tokens in fewer steps, and leaves the same sequence") {
   speculation_bench b;
   const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
   const auto none = b.check(repeated, of_length(40), 1);
@@ -460,7 +461,7 @@ struct sequence_asked {
   generation_options options{};
 };
 
-/// Requests that differ in everything in which the requests of one call may differ.
+/// Returns requests with different policies, prompts and options. One call of `generate` may mix all of these.
 std::vector<sequence_asked> many_asked() {
   const auto session = [](auto policy) { return any_session(policy, {.layers = 4}); };
   std::vector<sequence_asked> all;
@@ -483,7 +484,7 @@ std::vector<sequence_asked> many_asked() {
   return all;
 }
 
-/// Runs all requests on one model, together or each alone, and records what each one is told.
+/// Runs all requests on one model, together or each alone. Records the tokens and the steps that each request's callbacks are told of.
 template <tensor_backend Backend>
 struct together_bench {
   model_config config = tiny();
@@ -558,7 +559,7 @@ TEST_CASE("sequences that are generated together get the same tokens as alone, w
 TEST_CASE("an observer that stops a step ends all sequences that are generated together") {
   together_bench<reference<double>> b;
   const auto whole = b.run(true);
-  ends_before end(2 * 4 + 2 * 4);  // stops in the third decode step: two chunks and two steps, of four layers each, come before
+  ends_before end(2 * 4 + 2 * 4);  // two chunks and two decode steps, with four layers each, come before the stop
   const auto cut = b.run(true, 1000, &end);
   for (std::size_t i = 0; i < cut.size(); ++i) {
     CAPTURE(i);
@@ -569,7 +570,7 @@ TEST_CASE("an observer that stops a step ends all sequences that are generated t
   }
 }
 
-TEST_CASE("a sequence cannot be given twice") {
+TEST_CASE("one call cannot generate the same sequence twice") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   auto seq = b.begin();
@@ -761,7 +762,7 @@ TEST_CASE("a step with drafts can be stopped between two layers: its token and i
   }
 }
 
-TEST_CASE("drafts need a policy that does nothing in decode steps, and no trace") {
+TEST_CASE("drafts are refused with a policy that prunes decode steps, and with a trace") {
   bench same(tiny(), stages{{1, 0.5}});
   generation_options options = of_length(3);
   options.speculate = 4;
@@ -806,7 +807,7 @@ TEST_CASE("prompts that are refused") {
   CHECK_THROWS_AS(b.run({40}, of_length(1)), error);
 }
 
-TEST_CASE("generate sets no limit, and keeps the session's limit") {
+TEST_CASE("generate gives no session a limit, and does not change the limit that a session has") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   const std::vector<token_id> turn{3, 1, 2, 7, 5};
@@ -831,7 +832,7 @@ TEST_CASE("generate sets no limit, and keeps the session's limit") {
         at("session: begin", {"most 4", ", found 5"}, error_code::no_room));
 }
 
-TEST_CASE("a session's limit ends a sequence as the context does, and a prompt that is too long for it is refused") {
+TEST_CASE("a session's limit ends a sequence as the context does; a prompt longer than the limit is refused") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   const auto limited = [&](std::size_t tokens) {

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("rows are stored in the order of computation; each layer finds a token's row by its slot") {
+TEST_CASE("rows are stored in the order in which they are computed; in each layer a token's slot says where its row is") {
   model_config c;
   c.layers = 2;
   c.n_kv_heads = 1;

@@ -5,7 +5,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("pruning by attention: after any layer if all layers have a window or none has, else only after layers without a window") {
+TEST_CASE("if only some layers have a window, attention can prune only after layers without one, otherwise after any layer") {
   model_config c;
   c.layers = 6;
   CHECK(layers_of(c) == model_layers(6));

@@ -65,7 +65,7 @@ std::map<std::string, std::pair<std::size_t, std::size_t>> asked_for(const model
 
 }  // namespace
 
-TEST_CASE("a plain Llama takes its tensors by Hugging Face's names and shapes; bytes_of counts their bytes") {
+TEST_CASE("a plain Llama asks for its tensors by their Hugging Face names and shapes; bytes_of is the memory of its weights") {
   std::size_t bytes = 0;
   const auto asked = asked_for(two_layers(), {}, &bytes);
   CHECK(asked.size() == 2 * 9 + 3);
@@ -103,7 +103,7 @@ TEST_CASE("norms after attention and feed-forward have names of their own; one t
 
 namespace {
 
-/// Every vector holds 0, 1, 2, ...; in a matrix, every number of row i is i.
+/// A source whose vectors hold 0, 1, 2, ... In its matrices, every number of row i is i.
 struct numbered {
   std::map<std::string, std::vector<float>>* made;
 
@@ -117,7 +117,7 @@ struct numbered {
 
 }  // namespace
 
-TEST_CASE("if a head rotates in part, rows that rotate together are loaded half a head apart; norms stored minus 1 get 1 added") {
+TEST_CASE("if RoPE rotates a part of each head, rows that rotate together are loaded half a head apart; norms stored minus 1 get 1 added") {
   model_config c = two_layers();
   c.rotary_dim = 4;
   c.fused = c.qkv_bias = c.qk_norm = c.norms_less_one = true;
@@ -221,7 +221,7 @@ struct returned {
 
 }  // namespace
 
-TEST_CASE("a source learns when a matrix is no longer used: whole or in slices, after its layer is packed") {
+TEST_CASE("after a layer is packed, the source learns that the layer's matrices are no longer used, also if they were used in slices") {
   for (const bool fused : {false, true}) {
     model_config c = two_layers();
     c.fused = fused;
@@ -255,7 +255,7 @@ struct ordered_by_name {
 
 }  // namespace
 
-TEST_CASE("layers are loaded in the order of the source, and the order changes no layer") {
+TEST_CASE("layers are loaded in the order in which the source stores them, and this order changes no layer") {
   model_config c = two_layers();
   c.layers = 12;
   reference<float> backend{execution{}};
@@ -272,7 +272,7 @@ TEST_CASE("layers are loaded in the order of the source, and the order changes n
   }
 }
 
-TEST_CASE("a tied head may be stored as the embedding or as the head") {
+TEST_CASE("if embedding and head are tied, the one matrix may be stored as the embedding or as the head") {
   model_config c = two_layers();
   c.tied = true;
   CHECK(!asked_for(c).contains("lm_head.weight"));
@@ -298,7 +298,7 @@ TEST_CASE("a config with contradicting numbers is refused before anything is rea
   CHECK(said([](model_config& c) { c.n_kv_heads = 6; }) == "no error");
 }
 
-TEST_CASE("a missing tensor is an error; progress counts layers; the caller can choose a dtype") {
+TEST_CASE("a missing tensor is an error; progress is told the number of loaded layers; f16 is refused as the type of the weights") {
   CHECK_THROWS_AS(asked_for(two_layers(), {"model.layers.1.mlp.up_proj.weight"}), error);
   CHECK_THROWS_AS(asked_for(two_layers(), {"lm_head.weight"}), error);
   reference<float> backend{execution{}};

@@ -59,7 +59,7 @@ TEST_CASE("the calls of an observer during a step, in order; a stopped step has 
   CHECK(all.events == "b1p)[m)a)p)m)]p)[m)a)p)m)]l)L40e6");
 }
 
-TEST_CASE("the calls of an observer during a chunk, and for its own sequence in a batch") {
+TEST_CASE("the calls of an observer during a chunk; in a batch, an observer gets only the calls for its own sequence") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
   workspace<reference<double>> work(net, backend);
@@ -88,7 +88,7 @@ TEST_CASE("the calls of an observer during a chunk, and for its own sequence in 
   CHECK(memory.most().total() == memory.most().kv + memory.most().scratch);
 }
 
-TEST_CASE("chunks and the step with the query make one record, whatever the chunks; a stopped step leaves no record") {
+TEST_CASE("chunks and the step with the query make one record, whatever the sizes of the chunks; a stopped step leaves no record") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<double>> work(net, backend);
@@ -134,7 +134,7 @@ TEST_CASE("several observers get the same calls; each of them can stop the step"
   CHECK(one.layers == 3);
 }
 
-TEST_CASE("an observer changes nothing: the same bits with and without") {
+TEST_CASE("a step gives the same bits with and without observers") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   const lazyprune::policy policy = lazyllm(stages{{1, 0.5}, {3, 0.5}});
@@ -180,7 +180,7 @@ TEST_CASE("an observer changes nothing: the same bits with and without") {
     CHECK(seconds > 0);
 }
 
-TEST_CASE("a memory_watch has the largest memory of each kind, and the largest sum of keys, values and stored rows") {
+TEST_CASE("a memory_watch reports the largest memory of each kind, and the largest sum of keys, values and stored rows") {
   memory_watch memory;
   memory.layer_ends({.layer = 0, .layers = 3, .margin = 0, .kv_bytes = 10, .stored_bytes = 50});
   memory.layer_ends({.layer = 1, .layers = 3, .margin = 0, .kv_bytes = 40, .stored_bytes = 30});
@@ -212,7 +212,7 @@ TEST_CASE("a recorder keeps complete steps only") {
   CHECK(recorder.take().size() == 2);
 }
 
-TEST_CASE("an observer may throw in any call before the step ends: that abandons the step, or all steps of a batch") {
+TEST_CASE("an observer may throw in any call before the step ends: the exception abandons the step, or all steps of a batch") {
   struct thrown {};
   struct throws_at final : step_observer {
     std::size_t left;

@@ -47,7 +47,7 @@ TEST_CASE("without a match, or if no tokens are asked for, the draft is empty") 
   CHECK(prompt_lookup(tokens{1, 1}, 4, 0).empty());
 }
 
-TEST_CASE("random sequences: the draft follows the definition") {
+TEST_CASE("for random sequences, the draft is the one that follows from the definition") {
   std::size_t found = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     tokens ids(mix(seed, 0) % 40);

@@ -34,8 +34,8 @@ TEST_CASE("the published shapes have as many parameters as their names say") {
     const std::size_t attention = c.hidden * c.head_dim * (2 * c.n_heads + 2 * c.n_kv_heads);
     return static_cast<double>(c.layers * (attention + 3 * c.hidden * c.ffn) + 2 * c.vocabulary * c.hidden) * 1e-9;
   };
-  // Published numbers, in billions: 1.10, 6.74, 6.9 (with a vocabulary of 51,200), 8.03, 7.24, 7.62. Norms and biases are below the last
-  // digit.
+  // The published numbers, in billions, are 1.10, 6.74, 6.9 (with a vocabulary of 51,200), 8.03, 7.24 and 7.62. The formula leaves out
+  // norms and biases, because they do not change the last of these digits.
   CHECK(parameters("tinyllama-1.1b") == doctest::Approx(1.10).epsilon(0.005));
   CHECK(parameters("llama-2-7b") == doctest::Approx(6.74).epsilon(0.001));
   CHECK(parameters("xgen-7b") == doctest::Approx(6.9).epsilon(0.005));
@@ -46,7 +46,7 @@ TEST_CASE("the published shapes have as many parameters as their names say") {
         at("shape", {"tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b, pocket", ", found gpt-5"}));
 }
 
-TEST_CASE("weights are the same each time, differ between tensors, and have a deviation of 0.02") {
+TEST_CASE("weights are the same each time, differ between tensors, and have a standard deviation of 0.02") {
   const model_config& c = shape_named("pocket");
   const random_source a(c, dtype::f32), b(c, dtype::f32), rounded(c, dtype::bf16);
   const auto q = numbers(a.get("model.layers.0.self_attn.q_proj.weight", 128, 128));
@@ -89,7 +89,7 @@ TEST_CASE("fused projections are as wide as their parts together; a tensor large
   for (const bool fused : {false, true}) {
     c.fused = fused;
     const random_source source(c, dtype::f32);
-    for (int i = 0; i < 200; ++i) {  // a tensor's name decides where its slice begins
+    for (int i = 0; i < 200; ++i) {  // a tensor's name decides where in the pool of numbers it begins
       const tensor both = source.get("gate_up." + std::to_string(i), fused ? 2 * c.ffn : c.ffn, c.hidden);
       const auto all = numbers(both);
       REQUIRE(std::ranges::all_of(all, [](float x) { return std::abs(x) <= 0.035f; }));

@@ -16,7 +16,7 @@ TEST_CASE("plain: theta to the power of -2i / head_dim") {
   CHECK(f.radians[3] == doctest::Approx(0.0316227766));
 }
 
-TEST_CASE("linear: all frequencies are divided") {
+TEST_CASE("linear: all frequencies are divided by the factor") {
   const auto plain = frequencies_of({.theta = 1e4}, 16),
              scaled = frequencies_of({.theta = 1e4, .scaling = rope_scaling::linear, .factor = 4.0}, 16);
   for (std::size_t i = 0; i < 8; ++i) CHECK(scaled.radians[i] == plain.radians[i] / 4.0);
@@ -61,7 +61,7 @@ TEST_CASE("a part of each head rotates: its frequencies come first, the rest are
   CHECK(frequencies_of(c, rope_kind::windowed).radians == std::vector<double>{1.0, 0.5, 0.0, 0.0});
 }
 
-TEST_CASE("llama3: short waves stay, long ones are divided, and the frequencies between them join both without a jump") {
+TEST_CASE("llama3: the frequencies of short waves stay, those of long waves are divided, and all others lie between the two") {
   const rope_config rope{.theta = 5e5,
                          .scaling = rope_scaling::llama3,
                          .factor = 8.0,
@@ -84,7 +84,7 @@ TEST_CASE("llama3: short waves stay, long ones are divided, and the frequencies 
   CHECK(ramp);
 }
 
-TEST_CASE("yarn: fast dimensions stay, slow ones are divided, cosines are scaled") {
+TEST_CASE("yarn: high frequencies stay, low ones are divided, and cosines and sines are scaled") {
   const rope_config rope{.theta = 1e4, .scaling = rope_scaling::yarn, .factor = 4.0, .original_positions = 2048, .attention_factor = 1.13};
   const auto plain = frequencies_of({.theta = 1e4}, 64), scaled = frequencies_of(rope, 64);
   CHECK(scaled.scale == 1.13);

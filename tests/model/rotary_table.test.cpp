@@ -47,7 +47,7 @@ TEST_CASE("the table is as long as asked, then doubles, up to the model's positi
   for (const auto& part : {first, second, table.reach(backend, 1000)}) check(*part);
 }
 
-TEST_CASE("threads may ask at the same time") {
+TEST_CASE("several threads may extend a table at the same time") {
   const rotary_table<reference<double>> table(eight_wide());
   std::vector<std::shared_ptr<const rotary_table<reference<double>>::table>> parts(4 * 50);
   {

@@ -26,14 +26,14 @@ TEST_CASE("greedy: the largest logit, and among equal ones the lowest id") {
   CHECK(draw({}, 3) == std::array<int, 5>{0, 3, 0, 0, 0});
 }
 
-TEST_CASE("the logarithm of a sum of exponentials, also if the exponentials overflow") {
+TEST_CASE("log_sum_exp is accurate, also if the exponentials overflow") {
   const std::array<double, 2> halves{3.0, 3.0};
   CHECK(log_sum_exp(std::span<const double>(halves)) == doctest::Approx(3 + std::log(2.0)).epsilon(1e-15));
   const std::array<float, 3> large{-1000.0f, 1000.0f, 999.0f};
   CHECK(log_sum_exp(std::span<const float>(large)) == doctest::Approx(1000 + std::log1p(std::exp(-1.0))).epsilon(1e-15));
 }
 
-TEST_CASE("a repeat penalty lowers the logits of recent tokens, each once") {
+TEST_CASE("a repeat penalty lowers the logit of each recent token once, however often the token occurs") {
   const std::span<const float> all(logits);
   const auto best_after = [&](double penalty, std::vector<token_id> text) {
     sampler choose({.repeat_penalty = penalty});
@@ -43,8 +43,8 @@ TEST_CASE("a repeat penalty lowers the logits of recent tokens, each once") {
   CHECK(best_after(1.5, {}) == 1);
   CHECK(best_after(1.0, {1}) == 1);
   CHECK(best_after(1.5, {1}) == 3);
-  CHECK(best_after(1.5, {1, 3}) == 1);        // 1.33 each
-  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // 1.05 each, still above the 1 of token 2
+  CHECK(best_after(1.5, {1, 3}) == 1);        // both logits are now 1.33
+  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // both are now 1.05, still above the 1 of token 2
   CHECK(best_after(2.1, {1, 3}) == 2);
   const std::array<float, 2> negative{-1.0f, -1.5f};
   sampler choose({.repeat_penalty = 2.0});

@@ -127,7 +127,7 @@ TEST_CASE("LongRoPE's frequencies are chosen once: by the expected or reserved l
   seq.truncate(0);
   CHECK(seq.rope() == rope_kind::usual);
   forward(work, seq, std::span(tokens).first(4), phase::prefill);
-  seq.expect(100);  // too late
+  seq.expect(100);  // too late: the first step has chosen
   CHECK(seq.rope() == rope_kind::usual);
   seq.clear();
   struct impatient final : step_observer {
@@ -200,7 +200,7 @@ TEST_CASE_TEMPLATE("reserved memory covers all keys, values, stored and waiting 
   CHECK(seq.kv().bytes() == kv);
 }
 
-TEST_CASE("a prompt in chunks of any size equals the one-step prefill, bit for bit, with trace and statistics, for every policy") {
+TEST_CASE("for every policy, a prompt in chunks of any size gives the same bits, trace and statistics as a prefill in one step") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
@@ -238,8 +238,8 @@ TEST_CASE("a prompt in chunks of any size equals the one-step prefill, bit for b
   CHECK(waited > 1000);
 }
 
-TEST_CASE_TEMPLATE("many questions share one document: each is answered as after the whole prompt, and the document stays", Backend,
-                   reference<double>, cpu) {
+TEST_CASE_TEMPLATE("questions share one document: each gets the answer of a sequence with the whole prompt, and the document stays",
+                   Backend, reference<double>, cpu) {
   Backend backend{execution{.threads = 1}};
   const auto net = tiny_model(backend, tiny_config(8));
   workspace<Backend> work(net, backend);
@@ -367,7 +367,7 @@ TEST_CASE("a scorer that gathers windows sees the same rows, bit for bit, after 
     }
     auto stopped = by_flags(net, flags);
     REQUIRE(chunk(work, stopped, std::span(tokens).first(47)));
-    stopping observer;  // before the scorer gathers anything, which an abandoned step would leave
+    stopping observer;  // stops before the scorer gathers anything, because what it gathers stays after `abandon`
     REQUIRE(forward(work, stopped, std::span(tokens).subspan(47, 3), phase::prefill, &observer).empty());
     check(stopped);
     auto plain = by_flags(net, "lazyllm --stages 3:0.5,5:0.5");
@@ -376,7 +376,7 @@ TEST_CASE("a scorer that gathers windows sees the same rows, bit for bit, after 
     check(fork);
     auto alone = by_flags(net, "lazyllm --stages 3:0.5,5:0.5");
     const auto wanted = copied(forward(work, alone, std::span(tokens).first(50), phase::prefill));
-    REQUIRE(copied(forward(work, plain, std::span(tokens).subspan(48, 2), phase::prefill)) == wanted);  // the fork took nothing from it
+    REQUIRE(copied(forward(work, plain, std::span(tokens).subspan(48, 2), phase::prefill)) == wanted);  // the fork left `plain` whole
   }
 }
 
@@ -415,7 +415,7 @@ struct failing_observer final : step_observer {
 
 }  // namespace
 
-TEST_CASE("a step that is stopped or fails at any layer: an earlier fork is not affected, and a first prefill can be repeated") {
+TEST_CASE("if a step is stopped or fails at any layer, an earlier fork is not affected, and a first prefill can be repeated") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
@@ -494,7 +494,7 @@ TEST_CASE("a step that is stopped or fails at any layer: an earlier fork is not 
 
 namespace {
 
-/// A step of several sequences at once. If memory runs out in it, all sequences must be unchanged.
+/// A step of one or several sequences. If memory runs out in the step, every sequence must know the same tokens as before.
 template <class Backend>
 struct scene {
   std::vector<sequence<Backend>> seqs;
@@ -584,7 +584,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("if memory runs out at any point, all sequences are unchanged, and forks and new ones work as before", Backend,
+TEST_CASE_TEMPLATE("if memory runs out in a step, all sequences know the same tokens as before, and they and their forks work", Backend,
                    reference<float>, cpu) {
   for (const char* name : {"a first step", "a later one", "a chunk", "a batch"}) {
     CAPTURE(std::string(name));
@@ -593,7 +593,7 @@ TEST_CASE_TEMPLATE("if memory runs out at any point, all sequences are unchanged
   }
 }
 
-TEST_CASE("waiting rows are freed with the layer that reads them, and keep waiting if another phase prunes earlier") {
+TEST_CASE("waiting rows are freed when their layer reads them; rows of tokens that an earlier layer drops keep waiting") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
   workspace<reference<float>> work(net, backend);
@@ -625,7 +625,7 @@ std::vector<sequence<exact>> walkers(const model<exact>& net) {
   return all;
 }
 
-/// Stops the step before its n-th layer.
+/// Stops the step after `n` layers.
 struct stopper final : step_observer {
   std::size_t layers_left;
   explicit stopper(std::size_t n) : layers_left(n) {}
@@ -717,7 +717,8 @@ TEST_CASE("random batches, chunks, outputs, stops, truncations and forks: each s
           stops += stop < 8;
           std::size_t row = 0;
           for (const asked& a : batch) {
-            // A chunk that has left the batch is abandoned with the batch, too.
+            // A chunk that had left the batch before the stop is abandoned with the batch, too. A stop at this layer does not reach the
+            // chunk if it runs alone.
             const std::size_t depth = a.outputs > 0 ? 8 : alone[a.who].session().chunk_layers(a.when);
             if (stop < 8 && depth <= stop) {
               alone[a.who] = together[a.who].fork();

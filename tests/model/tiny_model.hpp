@@ -36,7 +36,7 @@ lazyprune::sequence<Backend> begin(const lazyprune::model<Backend>& net, Policy 
   return {net, lazyprune::any_session(std::move(policy), {.layers = static_cast<lazyprune::layer_id>(net.config.layers)})};
 }
 
-/// Returns tokens of its vocabulary, always the same ones.
+/// Returns `n` token ids from the vocabulary of tiny_config(), the same ones in every call.
 inline std::vector<lazyprune::token_id> some_tokens(std::size_t n) {
   std::vector<lazyprune::token_id> tokens(n);
   for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<lazyprune::token_id>(lazyprune::mix(1, i) % tiny_config().vocabulary);

@@ -129,7 +129,7 @@ TEST_CASE("reserved memory is as large as steps of that size need, and changes n
   CHECK(reserved.bytes(45) == (45 * (row + angles) + c.vocabulary) * sizeof(float));
   const std::size_t before = reserved.bytes(45);
   CHECK(logits_of(reserved, other, 40) == expected);
-  CHECK(reserved.bytes(45) - before < 45 * 8 * sizeof(float));  // the host's lists, and one row of probabilities
+  CHECK(reserved.bytes(45) - before < 45 * 8 * sizeof(float));  // the steps add the host's lists and one row of probabilities
 
   model_config config = lazyprune_test::tiny_config();
   config.rope = {.scaling = rope_scaling::longrope, .original_positions = 12, .divisors = {1.0, 1.5}, .long_divisors = {3.0, 5.0}};
@@ -139,7 +139,7 @@ TEST_CASE("reserved memory is as large as steps of that size need, and changes n
   CHECK(either.bytes(20) - either.bytes(0) == 2 * 20 * angles * sizeof(float));  // for sequences below and above the original length
 }
 
-TEST_CASE("bytes: the scratch, and the first positions of the rotary table, however long it is") {
+TEST_CASE("bytes(n) counts the scratch and n positions of the rotary table, however long the table is") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<float>> work(net, backend);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t tokens = 20, window = 8;
 
-/// Runs one step of a session and returns its number of rows. The policies ask for attention of the last query, of the last eight queries,
-/// or for nothing.
+/// Runs one step of a session, and returns the number of rows that the step computes. The presets need the attention of the last query, the
+/// attention of the last eight queries, or no attention.
 template <class Session>
 std::size_t rows_planned(Session session) {
   auto step = session.begin({tokens, phase::prefill});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The first of two translation units with every header.
+// The first of two translation units that include every header. two.cpp is the second.
 #include "all_headers.hpp"
 
 int second();

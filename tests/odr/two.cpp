@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The second of two translation units that include every header; see one.cpp.
+// The second of two translation units that include every header. one.cpp is the first.
 #include "all_headers.hpp"
 
 int second();

@@ -9,7 +9,7 @@ namespace {
 
 using namespace lazyprune;
 
-/// The number of kinds to which P belongs: scorer, schedule, selector, store.
+/// Returns to how many of the four kinds P belongs: scorer, schedule, selector, store.
 template <class P>
 std::size_t kinds() {
   return std::size_t{importance_scorer<P>} + any_kind_of_schedule<P> + token_selector<P> + aux_store<P>;

@@ -37,16 +37,16 @@ TEST_CASE("a positive count is not 0") {
   CHECK(refusal<positive>(std::size_t{0}) == at("", {", found 0"}));
 }
 
-TEST_CASE("share_of rounds up, but not because of rounding errors") {
+TEST_CASE("share_of rounds up, but a rounding error in double does not add a token") {
   CHECK(share_of(0.1, 30) == 3);  // 0.1 * 30 is 3.0000000000000004 in double
   CHECK(share_of(0.7, 10) == 7);
   CHECK(share_of(0.5, 3) == 2);
   CHECK(share_of(1.0, 1) == 1);
   CHECK(share_of(1e-300, 5) == 1);
-  CHECK(share_of(-3.0, 5) == 1);  // a budget that is already used up asks for this
+  CHECK(share_of(-3.0, 5) == 1);  // a budget that is already used up asks for a negative share
   CHECK(share_of(7.0, 5) == 5);
 
-  // Whole percentages, checked in integers.
+  // Checks whole percentages against integer arithmetic.
   for (std::uint64_t percent = 1; percent <= 100; ++percent)
     for (std::uint64_t n = 1; n < 2000; ++n) REQUIRE(share_of(static_cast<double>(percent) / 100.0, n) == (percent * n + 99) / 100);
 }

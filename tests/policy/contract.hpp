@@ -202,7 +202,7 @@ class evidence<token_view> {
   std::vector<position> positions_;
 };
 
-/// The memory is part of the evidence: each call of `show` starts with the same memory.
+/// The scorer's memory is part of the evidence, and a scorer changes it. So each call of `show` starts with a fresh copy.
 template <class View>
 class evidence<every_layer<View>> {
  public:
@@ -264,7 +264,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
     CHECK(schedule == schedule_type(schedule));
     static_assert(foretelling_schedule<schedule_type>);
     for (const layer_id layers : {1u, 2u, 3u, 8u, 33u}) {
-      layer_id first_seen[] = {layers, layers};  // by phase: how many layers were done when it first pruned
+      layer_id first_seen[] = {layers, layers};  // by phase: how many layers were done at the first pruning
       std::vector<bool> pruned[] = {std::vector<bool>(layers), std::vector<bool>(layers)};  // by phase and number of layers done
       for (layer_id done = 0; done < layers; ++done)
         for (const std::size_t known : sizes)
@@ -374,14 +374,14 @@ TEST_CASE_TEMPLATE_DEFINE("contract of stores", Values, store_contract) {
         CHECK(std::adjacent_find(kept.begin(), kept.end(), std::greater_equal{}) == kept.end());  // ascending, none twice
         CHECK((kept.empty() || kept.back() < n));
         for (std::uint32_t i = 0; i < n; ++i)
-          if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));  // its row is about to be read
+          if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));  // the row of such a token is about to be read
         CHECK(admit(0xffff'ffffu) == kept);
       }
     CHECK(store.admit(stored_rows{{}, {}}, {}) == 0);
   }
 }
 
-/// Whether the relative error is at most `part`.
+/// Returns whether the relative error of `found` is at most `part`.
 inline bool close(float found, long double expected, double part) { return std::abs(found - expected) <= part * std::abs(expected); }
 
 /// Finds the k best scores by sorting. Returns their indices, ascending. Higher scores rank first. Among equal scores later ones rank

@@ -36,7 +36,7 @@ TEST_CASE("spans are sorted, and spans that overlap or touch are merged") {
   CHECK(error_of([&] { position_spans{{3, 2}}; }) == at("positions: 3-2"));
 }
 
-TEST_CASE("parse reads spans, and text() reads back as the same spans") {
+TEST_CASE("parse reads spans, and reads the result of text() as the same spans") {
   CHECK(list_of(position_spans::parse("0-63,900-930")) == spans{{0, 63}, {900, 930}});
   CHECK(list_of(position_spans::parse("7")) == spans{{7, 7}});
   CHECK(list_of(position_spans::parse("")).empty());

@@ -12,8 +12,8 @@ namespace {
 
 using namespace contract;
 
-/// The tokens of `left` that a policy keeps before layer 0. The policy's scorer needs only positions. The sequence has `known` tokens. The
-/// last element of `left` is the query token.
+/// Returns the tokens of `left` that a policy keeps before layer 0, in a sequence of `known` tokens. The policy's scorer must need only
+/// positions. The last element of `left` is the query token.
 template <class Policy>
 std::vector<position> prune(const Policy& policy, const std::vector<position>& left, std::size_t known, phase step) {
   const std::size_t keep = policy.schedule.keep({0, 8, left.size(), known, step});
@@ -69,7 +69,7 @@ TEST_CASE("lazyllm_blocks is lazyllm with the selector blocks") {
   CHECK(lazyllm_blocks({{4, 0.5}}, 8) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{8}, keep_all{}});
 }
 
-/// The number of tokens that go on after each number of layers. 100 tokens are known and active at the start of the step.
+/// Returns how many tokens enter each layer of a step. At the start of the step 100 tokens are known and active.
 template <class Schedule>
 std::vector<std::size_t> going_on(const Schedule& schedule, layer_id layers, phase step) {
   std::vector<std::size_t> left{100};

@@ -122,7 +122,7 @@ TEST_CASE("`help pruning` describes each pruning option, once for all commands")
   std::istringstream words(pruning);
   for (std::string flag; words >> flag;) {
     CHECK_MESSAGE(text.find("\n  " + flag + " ") != std::string::npos, flag);
-    CHECK(page({"run", "--help-all"}).find("\n  " + flag + " ") == std::string::npos);  // only its name
+    CHECK(page({"run", "--help-all"}).find("\n  " + flag + " ") == std::string::npos);  // this page has only the names
   }
   for (const char* part : {"\n  lazyllm  ", "\n  static ", "\n  every:n=,share=\n", "\n  last_query_attention:over=mean|max\n",
                            "\n  top_p:mass=\n", "\n  bounded:rows=\n"})

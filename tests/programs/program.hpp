@@ -149,7 +149,8 @@ inline program_result shell(const std::string& command) {
 using lazyprune_test::complaint_at;
 using lazyprune_test::complaint_line;
 
-/// Returns the program's error message without "lazyprune: ". There must be one line on stderr, and nothing on stdout.
+/// Returns the program's error message without "lazyprune: ". If stderr is not one such line, or stdout is not empty, the message begins
+/// with "not one complaint" and shows both.
 inline complaint_line complaint(const program_result& result) {
   const std::string_view start = "lazyprune: ";
   const bool one_line = result.err.starts_with(start) && result.err.find('\n') == result.err.size() - 1;

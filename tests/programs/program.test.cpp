@@ -38,7 +38,7 @@ TEST_CASE("a custom program knows its own scorer: help lists it, flags choose it
   const auto [text, trace] = with("loud_neighbours:carry=0.9");
   CHECK(text.find("--scorer loud_neighbours:carry=0.9 ") != std::string::npos);
   CHECK(trace != with("loud_neighbours:carry=0").second);
-  // Without carrying over scores it equals a scorer of the library.
+  // With carry=0 the scorer carries no scores over, and equals a scorer of the library.
   CHECK(with("loud_neighbours:carry=0").second == with("last_query_attention:over=max").second);
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("a custom program knows its own preset, schedule, selector and store")
         std::string::npos);
 }
 
-TEST_CASE("a custom program reports mistakes in its own flags; the library's program does not know its scorer") {
+TEST_CASE("a custom program reports mistakes in its own flags; the library's program does not know the custom scorer") {
   const std::vector<std::string> run{"run", "--ids", "1,2", "-n", "1", "--scorer"};
   const auto with = [&](const std::string& scorer) {
     std::vector<std::string> arguments = run;

@@ -25,7 +25,7 @@ FORBIDDEN = {
     "tables": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
     "terminal": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
 }
-# nvcc compiles this file, as a unit of its own.
+# nvcc compiles this file separately, so the rules of its folder do not apply.
 EXCEPT = {"engine/cuda_engine.cpp"}
 
 

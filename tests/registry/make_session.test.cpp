@@ -21,7 +21,7 @@ using lazyprune_test::error_of;
 
 namespace {
 
-/// One plan of a session, and its spills.
+/// One layer's plan, and the spills after this layer.
 struct planned {
   std::vector<position> active, rows;
   std::vector<row_source> sources;
@@ -37,7 +37,8 @@ float noise(std::size_t i) {
   return static_cast<float>(x - std::floor(x));
 }
 
-/// An engine without a model. Its evidence is pseudo-random, and the same for every session.
+/// Runs five steps of the session, like an engine but without a model. The evidence is pseudo-random, and the same for every session.
+/// Returns the plans and spills of all layers.
 std::vector<planned> drive(any_session session) {
   std::vector<planned> all;
   std::vector<float> numbers;
@@ -181,7 +182,7 @@ TEST_CASE("keep protects tokens, and least_tokens limits the schedule to long se
     for (const position stays : {7u, 8u, 9u, 10u, 11u, 30u}) CHECK(std::ranges::binary_search(layer.active, stays));
   CHECK(made(spec) != made({.stages = "2:0.3,5:0.5", .keep_last = 2}));
 
-  // After the five steps, 40, 41, 42, 47 and 48 tokens are known. The first and the fourth step are prefills.
+  // The five steps end with 40, 41, 42, 47 and 48 known tokens. The first and the fourth step are prefills.
   for (const std::size_t least : {1u, 40u, 41u, 43u, 48u, 49u}) {
     CAPTURE(least);
     spec.least_tokens = least;
@@ -212,7 +213,7 @@ TEST_CASE("the options reach the session, and errors in the flags are reported")
 
 namespace {
 
-/// The record of the steps over a prompt. If the prompt is read in chunks, the record is the union over the chunks.
+/// The tokens in the plans of the steps over a prompt. If the prompt is read in chunks, each set is the union over the chunks.
 struct record {
   std::vector<std::set<position>> active, rows, revived;  // by layer
   friend bool operator==(const record&, const record&) = default;

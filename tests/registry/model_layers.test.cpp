@@ -29,7 +29,7 @@ at alternate(std::string where, std::string found) { return unsupported(std::mov
 
 }  // namespace
 
-TEST_CASE("if attention scores the tokens, a stage is refused unless the layer just done sees all tokens") {
+TEST_CASE("if attention scores the tokens, a stage is refused unless the layer before the stage sees all tokens") {
   CHECK(fault_in(with({{"--stages", "6:0.5,18:0.5"}})) == "no error");
   CHECK(fault_in(with({{"--stages", "6:0.5,7:0.5"}})) == alternate("--stages: 6:0.5,7:0.5", "7"));
   CHECK(fault_in(with({{"--policy", "static"}, {"--stages", "3:0.5"}})) == alternate("--stages: 3:0.5", "3"));
@@ -70,8 +70,8 @@ TEST_CASE("a schedule without prunes_after could prune after every layer from fi
   CHECK(!pruned_in_a_window(26, every_sixth{}));
 }
 
-TEST_CASE("a preset's stages move to the nearest allowed layer, or the later one of two, and no layer gets two stages") {
-  CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // moved from 7, 15 and 23
+TEST_CASE("a preset's stages move to the nearest allowed layer, of two equally near ones to the later, and no layer gets two stages") {
+  CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // moved from 7, 15, 23
   CHECK(text(with({{"--policy", "static"}}), alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));
   CHECK(text(with({{"--policy", "pyramid_drop"}}), alternating, policies()).starts_with("--stages 6:0.5,12:0.5,24:0.5 "));  // 7, 14, 21
   CHECK(text({}, {26, std::vector<layer_id>{13}}, policies()).starts_with("--stages 13:0.7 "));

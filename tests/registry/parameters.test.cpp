@@ -13,7 +13,7 @@ using namespace lazyprune;
 
 enum class colour : std::uint8_t { red, green };
 
-/// A parameter of each kind.
+/// A part that has a parameter of each kind.
 struct everything_there_is {
   static constexpr std::string_view name = "everything_there_is";
   std::uint64_t whole = 7;
@@ -41,7 +41,7 @@ struct everything_there_is {
   }
 };
 
-/// A bool that the text names only if it is true.
+/// A part with a bool. The part's text names the bool only if the bool is true.
 struct switched {
   [[maybe_unused]] static constexpr std::string_view name = "switched";
   bool on = false;

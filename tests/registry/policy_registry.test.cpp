@@ -127,7 +127,7 @@ TEST_CASE("scorers_of_positions lists the scorers that need only positions") {
   CHECK(mine.scorers_of_positions() == "oldest_first, random and recency");
 }
 
-TEST_CASE("names with other characters are refused") {
+TEST_CASE("names with characters other than lower-case letters, digits and underscores are refused") {
   policy_registry mine;
   CHECK(error_of([&] { mine.add<two_words>(); }) == at("registry: name", {", found halve once"}));
   CHECK(error_of([&] { mine.add_preset("Mine", "", [](layer_id) { return dense(); }); }) == at("registry: name", {", found Mine"}));

@@ -8,7 +8,7 @@ using namespace lazyprune;
 using floats = std::span<float>;
 using indices = std::span<std::uint32_t>;
 
-// Scorers. Each chooses its view.
+// Scorers. The type of `score`'s first parameter says which view a scorer needs.
 struct of_attention {
   void score(const attention_view&, floats) const {}
 };
@@ -20,7 +20,7 @@ struct of_window {
   void score(const window_view&, floats) const {}
 };
 struct of_every_layer {
-  void score(const every_layer<attention_view>&, floats) {}  // may hold state
+  void score(const every_layer<attention_view>&, floats) {}  // `score` may change the scorer's state
 };
 struct of_text {
   void score(const id_view&, floats) const {}
@@ -34,7 +34,7 @@ struct of_probes_without_names {
   std::size_t window = 8;
   void score(const every_layer<probe_view>&, floats) const {}
 };
-struct of_probes_at_one_layer {  // a session gathers probes over layers
+struct of_probes_at_one_layer {  // refused, because sessions gather probes over all layers
   std::size_t window = 8;
   std::span<const head_probe> probes(layer_id) const { return {}; }
   void score(const probe_view&, floats) const {}
@@ -102,7 +102,7 @@ struct halve_by_score {
 static_assert(layer_schedule<halve> && !adaptive_schedule<halve>);
 static_assert(adaptive_schedule<halve_by_score> && !layer_schedule<halve_by_score>);
 
-struct halve_either_way {  // does not say whether to ask with the scores
+struct halve_either_way {  // does not say whether `keep` needs the scores
   std::size_t keep(const layer_context& c, std::span<const float> = {}) const { return c.active / 2; }
 };
 struct halve_by_choice : halve_either_way {

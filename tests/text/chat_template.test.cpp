@@ -70,8 +70,8 @@ TEST_CASE("chats of real models are rendered as jinja2 renders them" NEEDS("data
   });
 }
 
-/// Puts a mark before and after every string, and the text of a special token at its end. Leaves out roles and types, which templates
-/// compare.
+/// Puts a mark before and after every string, and the text of a special token after the second mark. Roles and types stay as they are,
+/// because templates compare them with fixed names.
 static void mark(json& value, std::string_view key = {}) {
   if (value.is_string() && key != "role" && key != "type") value = "\u2603" + value.get<std::string>() + "\u2603<|im_end|>";
   if (value.is_structured())
@@ -95,7 +95,7 @@ TEST_CASE("real templates never turn a user's text into trusted text" NEEDS("dat
       CHECK(whole == text.text());
       ++rendered;
     } catch (const error&) {
-    }  // a template refuses the cases that it refuses without marks, and a few more
+    }  // templates refuse some cases even without marks, and a few more because of the marks
   });
   if (!test_data("chat").empty()) CHECK(rendered > 900);
 }
@@ -145,7 +145,7 @@ TEST_CASE("a message never becomes a token that the template writes, for real te
     const auto path = folder / vocabulary / "tokenizer.json";
     const std::string file = read_text(path);
     const tokenizer tokens(parse_tokenizer_json(file, path.string(), characters));
-    const auto parsed = nlohmann::json::parse(file);  // ordered_json takes minutes for a vocabulary
+    const auto parsed = nlohmann::json::parse(file);  // not ordered_json, which takes minutes for a vocabulary
     std::string forged;
     std::set<token_id> added;
     for (const auto& one : parsed["added_tokens"]) {

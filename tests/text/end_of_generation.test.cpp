@@ -39,7 +39,7 @@ TEST_CASE("some names end a generation in one vocabulary but not in another") {
   CHECK(end_of_generation(with_pieces({"<|end|>", "<|return|>", "<|call|>"}), {}) == ids{1, 2});
   CHECK(end_of_generation(with_pieces({"<|end|>", "<|flush|>", "<|calls|>"}), {}) == ids{1, 2});
   CHECK(end_of_generation(with_pieces({"</s>", "<|tool_response>"}), {}) == ids{1});
-  CHECK(end_of_generation(with_pieces({"</s>", "<|tool_response>"}), ids{0}) == ids{0, 1});  // the config names it
+  CHECK(end_of_generation(with_pieces({"</s>", "<|tool_response>"}), ids{0}) == ids{0, 1});  // the config names token 0
 }
 
 TEST_CASE("Gemma 3 has the end tokens that llama.cpp prints" NEEDS("gemma3")) {

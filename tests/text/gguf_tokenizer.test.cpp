@@ -91,7 +91,7 @@ void check_published(const tokenizer& tokens, const std::filesystem::path& expec
   CHECK(count == 46);
 }
 
-/// Writes a byte-level tokenizer.json as GGUF, as a converter does, and reads the GGUF file.
+/// Writes a byte-level tokenizer.json as a GGUF file, as a converter does. Returns the tokenizer that is read from this file.
 tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::unicode* characters) {
   std::map<std::size_t, std::pair<std::string, std::int32_t>> tokens;
   for (const auto& [piece, id] : json.at("model").at("vocab").items()) tokens[id] = {piece, 1};
@@ -122,7 +122,7 @@ tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::
 TEST_CASE("the keys of a small SentencePiece vocabulary are read") {
   small_vocabulary vocabulary;
   CHECK(vocabulary.load()->encode("aa") == ids{1, 5, 4});
-  CHECK(vocabulary.load()->encode("a  a", false) == ids{5, 3, 5});  // spaces stay
+  CHECK(vocabulary.load()->encode("a  a", false) == ids{5, 3, 5});  // both spaces stay
   vocabulary.put("add_bos_token", false);
   vocabulary.put("add_space_prefix", false);
   CHECK(vocabulary.load()->encode("aa") == ids{4, 4});
@@ -133,7 +133,7 @@ TEST_CASE("the keys of a small SentencePiece vocabulary are read") {
   CHECK_FALSE(vocabulary.load().has_value());
 }
 
-TEST_CASE("the unknown token is the one that the file names, else the only one of type unknown") {
+TEST_CASE("the unknown token is the token that the file names, or else the only token of type unknown") {
   const auto types = [](small_vocabulary& vocabulary, const std::vector<std::int32_t>& all) {
     std::string bytes;
     for (const std::int32_t type : all) bytes += bytes_of_number(type);
@@ -141,7 +141,7 @@ TEST_CASE("the unknown token is the one that the file names, else the only one o
   };
   small_vocabulary vocabulary;
   CHECK(vocabulary.load()->encode("az", false) == ids{5, 0});
-  types(vocabulary, {3, 3, 3, 1, 1, 1});  // as in GGUF files of Gemma
+  types(vocabulary, {3, 3, 3, 1, 1, 1});  // no token of type unknown, as in GGUF files of Gemma
   CHECK(vocabulary.said() == at("pieces"));
   vocabulary.put("unknown_token_id", 0u);
   CHECK(vocabulary.load()->unknown() == 0u);
@@ -180,7 +180,7 @@ TEST_CASE("a user-defined token of spaces is matched, although the file writes i
   pieces({"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
           "\xe2\x96\x81"
           "a",
-          " a", "  "});  // a normal piece is the same text with U+2581
+          " a", "  "});  // token 5, a normal piece, is the text of token 6 with U+2581
   CHECK(vocabulary.load()->encode("a a  a", false) == ids{4, 5, 7, 4});
 }
 
@@ -282,7 +282,7 @@ TEST_CASE("the keys of a small byte-level vocabulary are read") {
   vocabulary.keys.erase("add_bos_token");
   CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});  // this pre-tokenizer adds BOS by default
   vocabulary.keys.erase("token_type");
-  CHECK(vocabulary.load()->encode("<s>", false).empty());  // without types, all pieces are normal
+  CHECK(vocabulary.load()->encode("<s>", false).empty());  // without types, <s> is normal
 
   const auto said = [&](const auto& change) {
     const auto before = vocabulary.keys;
@@ -326,7 +326,7 @@ TEST_CASE("published texts have the ids that llama.cpp publishes" NEEDS("data"))
   }
 }
 
-TEST_CASE("small vocabularies of every kind give the ids on which llama.cpp and tokenizers agree" NEEDS("data")) {
+TEST_CASE("small vocabularies of every kind give the ids on which llama.cpp and the tokenizers library agree" NEEDS("data")) {
   const auto folder = test_data("gguf");
   const auto* const characters = known_unicode();
   if (folder.empty() || !characters) return;

@@ -23,12 +23,12 @@ TEST_CASE("single characters change their case") {
   }
 }
 
-TEST_CASE("the upper case of a lower-case letter has this letter as its lower case") {
+TEST_CASE("a lower-case letter that is changed to upper case and back is the same letter") {
   for (std::uint32_t code = 0; code < 0x20000; ++code) {
     const std::uint32_t lower = lower_case(code);
     REQUIRE(lower_case(lower) == lower);
     if (code != 0x130 && code != 0x1e9e && code != 0x3f4 && code != 0x2126 && code != 0x212a &&
-        code != 0x212b)  // signs with the lower case of another letter
+        code != 0x212b)  // these signs have a lower case that belongs to another letter
       if (lower != code) REQUIRE(lower_case(upper_case(lower)) == lower);
   }
 }
@@ -39,7 +39,7 @@ TEST_CASE("some letters become several characters") {
   CHECK(upper_letters(0x390) == U"\u0399\u0308\u0301");
   CHECK(title_letters(0xfb03) == U"Ffi");
   CHECK(title_letters(0x1c6) == U"\u01c5");
-  CHECK(title_letters(0x10d0) == U"\u10d0");  // a Georgian letter has an upper case, but its title case is itself
+  CHECK(title_letters(0x10d0) == U"\u10d0");  // a Georgian letter has an upper case, but is its own title case
   CHECK(upper_letters(0x10d0) == U"\u1c90");
   CHECK(title_letters('a') == U"A");
   CHECK(lower_letters(U"\u0130", 0) == U"i\u0307");

@@ -7,7 +7,7 @@ SIGMA, FINAL = "\u03a3", "\u03c2"
 
 
 def steps(holds):
-    """Returns the distances between the characters at which the property begins or ends. The first distance is from 0."""
+    """Returns the distances between the characters at which `holds` becomes true or false. The first distance is from 0."""
     out, before, last = [], False, 0
     for c in ALL:
         now = bool(holds(chr(c)))

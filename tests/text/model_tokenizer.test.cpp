@@ -46,7 +46,7 @@ using ids = std::vector<lazyprune::token_id>;
 
 }  // namespace
 
-TEST_CASE("tokenizer.json is preferred to tokenizer.model, and its post-processor says what comes before a text") {
+TEST_CASE("tokenizer.json is preferred to tokenizer.model, and the post-processor in tokenizer.json decides whether BOS is added") {
   const temporary_folder folder;
   CHECK_FALSE(find_tokenizer(lazyprune::model_folder(folder.path()), nullptr).has_value());
   CHECK(said_of(folder) == at(""));
@@ -57,7 +57,7 @@ TEST_CASE("tokenizer.json is preferred to tokenizer.model, and its post-processo
                R"({"add_bos_token": false, "bos_token": {"content": "<s>"}, "eos_token": "b", "pad_token": "none"})");
   const auto tokens = load_tokenizer(folder.path());
   CHECK(tokens.kind() == "BPE");
-  CHECK(tokens.encode("aba") == ids{3, 0, 1, 0});  // b is EOS and therefore special
+  CHECK(tokens.encode("aba") == ids{3, 0, 1, 0});  // b is EOS and therefore special, so it is not merged with a
   CHECK(tokens.bos() == 3u);
   CHECK(tokens.eos() == 1u);
   CHECK(tokens.adds_bos());
@@ -114,7 +114,7 @@ TEST_CASE("the files beside a tokenizer add tokens and name special tokens") {
   CHECK(more.encode("<e>", false).back() == 260u);
 }
 
-TEST_CASE("if a folder's model is a GGUF file, its tokenizer is the one in that file") {
+TEST_CASE("if a folder's model is a GGUF file, the tokenizer in that file is used") {
   const temporary_folder folder;
   folder.write("m.gguf", gguf_bytes({}, {}));
   CHECK(said_of(folder) == at("/m.gguf: metadata"));
@@ -146,7 +146,7 @@ TEST_CASE("tokenizers in other formats are refused by name") {
   CHECK(said_of(folder) == "no error");
 }
 
-TEST_CASE("the error of a build without Unicode tables says what it cannot read") {
+TEST_CASE("without Unicode tables, the error says which part of a file cannot be read") {
   const temporary_folder folder;
   auto json = nlohmann::json::parse(small_json);
   json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}, {"invert", false}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes SentencePiece model files field by field, well-formed or not.
+// Writes SentencePiece model files field by field. Tests write malformed files with it, too.
 #pragma once
 
 #include <cstdint>

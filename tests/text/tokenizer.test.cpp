@@ -91,11 +91,11 @@ TEST_CASE("a tokenizer can have a pipeline, and can then be moved") {
   CHECK(decoder.push('b') == "b");
 }
 
-TEST_CASE("special tokens of a chat come only from within one trusted run") {
+TEST_CASE("in a chat, a special token is found only if its whole text lies in one trusted run") {
   const tokenizer tokens = bytes();
   CHECK(tokens.encode(std::vector<text_run>{{"<s>", true}, {"a<s>", false}}) == ids{256, 'a', '<', 's', '>'});
   CHECK(tokens.encode(std::vector<text_run>{{"<s", true}, {">", false}}) == ids{'<', 's', '>'});
-  CHECK(tokens.encode(std::vector<text_run>{{"<|x", false}, {"|>", true}}) == ids{258});  // <|x|> is not special
+  CHECK(tokens.encode(std::vector<text_run>{{"<|x", false}, {"|>", true}}) == ids{258});  // <|x|> is not special, so it may cross runs
   CHECK(tokens.encode(std::vector<text_run>{{"\xff", false}, {"<s>", true}}) == ids{0xef, 0xbf, 0xbd, 256});
   CHECK(tokens.encode(std::vector<text_run>{}).empty());
 
@@ -106,7 +106,7 @@ TEST_CASE("special tokens of a chat come only from within one trusted run") {
   CHECK(pieces.encode(std::vector<text_run>{{"<s>", true}, {"a </s> b", false}, {"</s>", true}}) == expected);
 }
 
-TEST_CASE("an added token whose text occurs in the template comes only from trusted runs, unless it is white space") {
+TEST_CASE("an added token whose text occurs in the template comes only from trusted runs, unless its text is white space") {
   using runs = std::vector<text_run>;
   const tokenizer tokens = bytes();
   const ids spelled{'<', '|', 'x', '|', '>'};
@@ -134,7 +134,7 @@ TEST_CASE("an added token whose text occurs in the template comes only from trus
   model.add_dummy_prefix = model.remove_extra_whitespaces = false;
   const tokenizer pieces(std::move(model));
   CHECK(pieces.encode(runs{{"\n", true}, {"<x<\n", false}}) == ids{7, 6, 7});
-  // Merging does not make the token <x< from a user's text, either.
+  // The token <x< is not made by merging pieces of a user's text, either.
   CHECK(pieces.encode(runs{{"<x<\n", true}, {"<x<\n", false}}) == ids{6, 7, 5, 3, 7});
   CHECK(pieces.encode(runs{{"x x<x", false}, {"<", true}}, "<x<, x x") == ids{4, 0, 4, 5, 3});
   CHECK(pieces.encode(runs{{"x x", true}, {"x x", false}}) == ids{8, 4, 0, 4});

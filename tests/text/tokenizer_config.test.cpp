@@ -9,7 +9,7 @@ using namespace lazyprune;
 using lazyprune_test::error_of;
 using lazyprune_test::temporary_folder;
 
-TEST_CASE("special tokens are texts, or objects with their text as content") {
+TEST_CASE("a special token is a string, or an object with the key content") {
   const temporary_folder folder;
   const model_folder files(folder.path());
   CHECK_FALSE(find_tokenizer_config(files));

@@ -94,7 +94,7 @@ def greedy(model, inputs, tokens=12, **more):
 
 
 def takes_new_tokens_alone():
-    """Whether this transformers continues a cache if only the new tokens are passed. 5.2 does not."""
+    """Whether this version of transformers continues a cache if only the new tokens are passed. Version 5.2 does not."""
     model, mask = random_model(), torch.ones(1, 30, dtype=torch.long)
     with torch.no_grad():
         cache = model(ids(20))[CACHE]
@@ -153,7 +153,8 @@ class KeepAll(unittest.TestCase):
                 self.assertTrue(torch.equal(greedy(model, **inputs, prefill_chunk_size=16), plain))
 
     def test_chunks_of_a_configuration(self):
-        """The chunk size may be set in three places, and the configurations are unchanged afterwards."""
+        """The chunk size may come from a passed configuration, an argument, or the model's configuration. The
+        configurations are unchanged afterwards."""
         model = random_model()
         plain, sizes = greedy(model, ids(50)), []
         read = lazyprune.pruning.Pruning._run
@@ -196,7 +197,7 @@ class Pruned(unittest.TestCase):
         for name, make in FAMILIES.items():
             model = make()
             policies = [PRUNED, "lazyllm_blocks --stages 2:0.5 --selector blocks:size=4 --decode dense", "static --stages 2:0.5", "streaming --schedule budget:after=0,tokens=20 --keep-first 2"]
-            if "length" in name:  # RoPE depends on the longest text of the batch
+            if "length" in name:  # this RoPE depends on the longest text of the batch, so a text alone has another result
                 continue
             for policy in ["lazyllm --stages 2:0.5"] if "windows" in name else policies:
                 with self.subTest(name=name, policy=policy), lazyprune.prune(model, policy):
@@ -397,7 +398,8 @@ class Caches(unittest.TestCase):
                 self.assertTrue(torch.equal(greedy(self.model, ids(60), cache=cache, prefill_chunk_size=8), expected))
 
     def test_both_names_of_a_cache(self):
-        """The name is `past_key_values` up to transformers 5.23, and `cache` since."""
+        """transformers calls the argument `past_key_values` up to version 5.23, and `cache` in later versions. A pruned
+        model takes both names."""
         with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
             texts, logits = [], []
             for name in ("past_key_values", "cache"):

@@ -5,8 +5,8 @@ compares the kept tokens and the answers. Run it by hand, since it takes minutes
 smollm2.py FOLDER_OF_THE_PACKAGE PROGRAM REPOSITORY MODEL.gguf
 
 Two programs in float keep the same tokens if the last kept score and the first dropped score differ by more than the rounding of scores. The trace
-records this difference as the margin of each choice. Other tokens are an error only if the margin is above MARGIN. MARGIN is a hundred times the
-rounding of a float, because rounding errors may add up over thirty layers.
+records this difference as the margin of each choice. If the programs keep different tokens, this is an error only if the margin is above MARGIN.
+MARGIN is a hundred times the rounding of a float, because rounding errors may add up over thirty layers. Different answers are always an error.
 """
 
 import json
@@ -41,7 +41,8 @@ def run(*words):
 
 
 def first_difference(ours, theirs):
-    """Returns (step, layer, margin of the last choice before that layer), or None if there is no difference."""
+    """Returns (step, layer, margin of the last choice before that layer), or None if there is no difference. The margin is inf
+    if no choice came before."""
     for a, b in zip(ours, theirs):
         if a["tokens"] != b["tokens"]:
             sys.exit(f"smollm2: step {a['step']}: expected the same tokens, found others")

@@ -8,7 +8,7 @@ if(NOT python_of_transformers)
   return()
 endif()
 
-# The package in the layout of an installation.
+# Copies the package into the layout of an installation.
 set(package ${CMAKE_CURRENT_BINARY_DIR}/transformers)
 set(sources ${PROJECT_SOURCE_DIR}/examples/transformers/src/lazyprune)
 add_custom_target(lazyprune.tests.transformers ALL

@@ -36,7 +36,7 @@ POLICIES = (
 )
 CHUNKS = (None, 37, 100)
 NEW_TOKENS = 4
-# The tolerance of logits. transformers computes RoPE and norms in float32 for every type of model. The reference computes them in double.
+# The tolerance of logits. transformers computes RoPE and norms in float32, even in a float64 model. The reference computes them in double.
 LOGITS = "1e-3"
 
 

@@ -10,7 +10,8 @@ cd "$(dirname "$0")/../.." || exit
 rm -rf "$2"
 mkdir -p "$2"
 
-# expect CODE LAST_LINE: runs the tests of CTestTestfile.cmake without the test data.
+# expect CODE LAST_LINE: runs the tests of CTestTestfile.cmake without the test data, and checks the last line and the exit code. CODE 1 stands
+# for any exit code but 0.
 expect() {
   said=$(LAZYPRUNE_TEST_DATA=/nowhere run_tests "$folder" 2>&1)
   code=$?

@@ -25,7 +25,7 @@ TEST_CASE("gemma2: the published config of gemma-2-2b-it") {
   CHECK(c.window(0) == 4096);
   CHECK(c.window(1) == 0);
   CHECK(c.window(24) == 4096);
-  config["query_pre_attn_scalar"] = 144;  // as in the largest model
+  config["query_pre_attn_scalar"] = 144;  // the value of the largest model, gemma-2-27b
   config.erase("attn_logit_softcapping");
   config["final_logit_softcapping"] = nullptr;
   c = config_of_json(config);
@@ -38,7 +38,7 @@ TEST_CASE("gemma2: the published config of gemma-2-2b-it") {
   CHECK(said_of(config, {{"logit_scale", 2}}) == unsupported("c: logit_scale", {", found 2"}));
 }
 
-TEST_CASE("gemma2: GGUF files; the largest model has another scale of queries") {
+TEST_CASE("gemma2: GGUF files; a model with 46 layers, the largest, has an attention scale of its own") {
   using namespace lazyprune_test;
   const auto c = small_gguf("gemma2").config();
   CHECK(c.windows == window_list{4096, 0, 4096, 0});

@@ -43,7 +43,7 @@ TEST_CASE("gemma3: rotary positions in the keys of transformers 4 and 5") {
   config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
                                {"sliding_attention", {{"rope_type", "default"}}}};
   CHECK(config_of_json(config) == old_style);
-  config["rope_scaling"] = {{"factor", 8.0}, {"rope_type", "linear"}};  // both, and they agree
+  config["rope_scaling"] = {{"factor", 8.0}, {"rope_type", "linear"}};  // both styles in one file, and they agree
   CHECK(config_of_json(config) == old_style);
   CHECK(said_of(config, {{"rope_scaling", {{"factor", 4.0}}}}) == at("c: rope_scaling", {"rope_parameters"}));
   CHECK(said_of(config, {{"rope_theta", 5.0}}) == at("c: rope_parameters.full_attention.rope_theta", {"1000000.0"}));
@@ -58,7 +58,7 @@ TEST_CASE("gemma3: a cap on attention is refused; a model of text and images mus
         unsupported("c: architectures[0]", {"\"Gemma3ForConditionalGeneration\""}));
 }
 
-TEST_CASE("gemma3: the published configs of gemma-3-4b-it and 27b-it: missing keys of text_config have transformers' defaults") {
+TEST_CASE("gemma3: in the published configs of gemma-3-4b-it and 27b-it, keys missing in text_config have transformers' defaults") {
   const auto published = nlohmann::json::parse(R"({"architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999,
     "eos_token_id": [1, 106], "image_token_index": 262144, "mm_tokens_per_image": 256, "model_type": "gemma3",
     "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,

@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("LongRoPE in any family: the factor is the one in the file, or the ratio of the lengths") {
+TEST_CASE("LongRoPE in any family: a file without a factor has the ratio of the lengths as its factor") {
   using namespace lazyprune_test;
   nlohmann::json config = nlohmann::json::parse(R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2,
     "num_attention_heads": 8, "intermediate_size": 48, "max_position_embeddings": 512,
@@ -16,7 +16,7 @@ TEST_CASE("LongRoPE in any family: the factor is the one in the file, or the rat
   CHECK(config_of_json(config).rope.attention_factor == scale(2));
   config["rope_scaling"]["attention_factor"] = 1.5;
   CHECK(config_of_json(config).rope.attention_factor == 1.5);
-  config["original_max_position_embeddings"] = 128;  // has precedence, as in transformers
+  config["original_max_position_embeddings"] = 128;  // goes before the length in rope_scaling, as in transformers
   CHECK(config_of_json(config).rope.original_positions == 128);
   CHECK(said_of(config, {{"rope_scaling", {{"short_factor", nullptr}}}}) == at("c: rope_scaling", {"\"short_factor\""}));
   CHECK(said_of(config, {{"rope_scaling", {{"long_factor", {1}}}}}) == at("c: rope_scaling.long_factor"));

@@ -19,6 +19,6 @@ TEST_CASE("llama: the published config of xgen-7b-8k-base") {
   CHECK(c.windows.empty());
   CHECK(said_of(xgen, {{"sliding_window", 4096}}) == unsupported("c: sliding_window", {"4096"}));
   CHECK(said_of(xgen, {{"use_sliding_window", true}, {"sliding_window", 4096}}) == unsupported("c: sliding_window", {"4096"}));
-  for (const auto& nothing : {nlohmann::json(8192), nlohmann::json(nullptr)})  // no token is further away
+  for (const auto& nothing : {nlohmann::json(8192), nlohmann::json(nullptr)})  // such a window reaches every token
     CHECK(said_of(xgen, {{"use_sliding_window", true}, {"sliding_window", nothing}}) == "no error");
 }

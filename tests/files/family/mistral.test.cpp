@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("mistral: every layer has a window; it is 4096 if the key is missing, and there is none if the key is null") {
+TEST_CASE("mistral: every layer has the window sliding_window; if the key is missing, it is 4096; null means no window") {
   using namespace lazyprune_test;
   const nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
     "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
@@ -22,7 +22,7 @@ TEST_CASE("mistral: every layer has a window; it is 4096 if the key is missing, 
   CHECK(said_of(config, {{"layer_types", {"full_attention", "full_attention", "chunked_attention", "full_attention"}}}) ==
         unsupported("c: layer_types[2]", {"full_attention", "sliding_attention", "\"chunked_attention\""}));
   CHECK(said_of(config, {{"attention_bias", true}}) == unsupported("c: attention_bias"));
-  CHECK(lazyprune::families::mistral.gguf.empty());  // GGUF files call Mistral llama
+  CHECK(lazyprune::families::mistral.gguf.empty());  // a GGUF file of a Mistral has the architecture llama
 }
 
 TEST_CASE("mistral: the published config of Mistral-Small-3.1-24B-Instruct-2503, a model of text and images") {

@@ -18,7 +18,7 @@ const nlohmann::json phi = nlohmann::json::parse(R"({"architectures": ["Phi3ForC
 
 }  // namespace
 
-TEST_CASE("phi3: LongRoPE by the ratio of the lengths; a window; fused tensors") {
+TEST_CASE("phi3: LongRoPE scaled by the ratio of the lengths, a window, and fused tensors") {
   const lazyprune::model_config c = config_of_json(phi);
   CHECK(c.fused);
   CHECK(c.n_kv_heads == 4);

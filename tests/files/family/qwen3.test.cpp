@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("qwen3: windows in the upper layers if enabled, or by layer_types") {
+TEST_CASE("qwen3: use_sliding_window gives a window to the layers from max_window_layers on, or to those that layer_types names") {
   using namespace lazyprune_test;
   const nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["Qwen3ForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
     "max_position_embeddings": 512, "max_window_layers": 3, "model_type": "qwen3", "num_attention_heads": 4, "num_hidden_layers": 4,
@@ -25,7 +25,7 @@ TEST_CASE("qwen3: windows in the upper layers if enabled, or by layer_types") {
   CHECK(said_of(config, {{"use_mrope", true}}) == unsupported("c: use_mrope"));
 }
 
-TEST_CASE("qwen3: models from GGUF files have norms of heads") {
+TEST_CASE("qwen3: a model from a GGUF file has norms of q and k, unlike one of qwen2") {
   CHECK(lazyprune_test::small_gguf("qwen3").config().qk_norm);
   CHECK_FALSE(lazyprune_test::small_gguf("qwen2").config().qk_norm);
 }

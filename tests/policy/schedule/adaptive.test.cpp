@@ -22,7 +22,7 @@ std::size_t keep(const adaptive& when, const std::vector<float>& scores) {
   return when.keep({when.from, 32, scores.size(), 2 * scores.size(), phase::prefill}, scores);
 }
 
-TEST_CASE("adaptive prunes after `from` layers, and then after each `every` layers") {
+TEST_CASE("adaptive prunes after `from` layers, and again after every `every` layers") {
   const std::vector<float> scores(10, 1.0f);
   std::vector<layer_id> pruned;
   for (layer_id done = 0; done < 20; ++done)
@@ -39,12 +39,12 @@ TEST_CASE("adaptive keeps the fewest tokens that hold the mass, but at least the
 TEST_CASE("NaN, negative and infinite scores have no mass") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {nan, -3.0f, 1.0f, -inf}) == 1);
-  CHECK(keep({.mass = 0.5, .least = 1e-9}, {0.25f, 0.5f, 0.25f, inf}) == 2);  // the infinite score and 0.5
+  CHECK(keep({.mass = 0.5, .least = 1e-9}, {0.25f, 0.5f, 0.25f, inf}) == 2);  // keeps the infinite score and 0.5
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {-1.0f, -2.0f, 0.0f}) == 1);
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {nan}) == 1);
 }
 
-TEST_CASE("adaptive keeps as many tokens as a loop that takes one after another") {
+TEST_CASE("adaptive keeps as many tokens as a loop that takes the highest scores one after another") {
   std::mt19937 random(19);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE_INVOKE(schedule_contract, schedules);
 const std::vector<float> sharp{8.0f, 1.0f, 1.0f};
 constexpr layer_context prompt{1, 8, 3, 3, phase::prefill}, token{1, 8, 3, 3, phase::decode};
 
-TEST_CASE("any_schedule does what its inner schedule does, and sees the scores if the inner schedule does") {
+TEST_CASE("any_schedule prunes as its inner schedule does, and sees the scores if the inner schedule sees them") {
   const any_schedule plain = every{.n = 1, .share = 0.1};
   CHECK(!plain.sees_scores());
   CHECK(plain.keep({2, 8, 100, 100, phase::prefill}) == 10);
@@ -41,7 +41,7 @@ TEST_CASE("any_schedule does what its inner schedule does, and sees the scores i
   CHECK(by_score.keep(prompt, sharp) == 1);
 }
 
-TEST_CASE("a wrapper of any_schedule sees the scores if a schedule inside does") {
+TEST_CASE("a wrapper of any_schedule sees the scores if a schedule inside it sees them") {
   const prompt_only plain(any_schedule(stages{{1, 0.5}})), by_score(any_schedule(adaptive{.mass = 0.5}));
   CHECK(!plain.sees_scores());
   CHECK(plain.keep(prompt) == 2);
@@ -59,7 +59,7 @@ TEST_CASE("a wrapper of any_schedule sees the scores if a schedule inside does")
   CHECK(one.keep(token, sharp) == 1);
 }
 
-TEST_CASE("`first` is 0 for a schedule that does not define it, also inside wrappers") {
+TEST_CASE("`first` is 0 for a schedule that does not define `first`, also inside wrappers") {
   struct halves {
     std::size_t keep(const layer_context& c) const { return c.done < 5 ? everything : (c.active + 1) / 2; }
   };
@@ -76,7 +76,7 @@ TEST_CASE("`first` is 0 for a schedule that does not define it, also inside wrap
   CHECK(by_phase(halves{}, any_schedule(every{.n = 3, .share = 0.5})).first(phase::decode, 8) == 3);
 }
 
-TEST_CASE("copies are values, and target() returns the schedule") {
+TEST_CASE("a copy does not change with its original, and target() returns the schedule") {
   any_schedule schedule = stages{{2, 0.5}};
   const any_schedule copy = schedule;
   schedule = stages{{3, 0.5}};

@@ -32,7 +32,7 @@ TEST_CASE("a budget of tokens prunes once, after `after` layers") {
   CHECK(when.keep({4, 32, 100, 1000, phase::decode}) == 100);
 }
 
-TEST_CASE("a budget of cost keeps the fewest tokens that use it up") {
+TEST_CASE("a budget of cost keeps the fewest tokens that use up the budget") {
   CHECK(budget({.after = 8, .cost = 0.5}).keep({8, 32, 1200, 1200, phase::prefill}) == 400);  // 8 * 1200 + 24 * 400 = half of 32 * 1200
   for (std::uint64_t percent = 1; percent <= 100; percent += 3)
     for (layer_id layers = 1; layers < 24; ++layers)

@@ -31,7 +31,7 @@ TEST_CASE("cosine falls slowly, then fast, then slowly, and reaches its share be
   }
 }
 
-TEST_CASE("cosine agrees with a formula by cos^2 of half the angle, and equals linear in the middle and at the end") {
+TEST_CASE("cosine agrees with a formula with cos^2 of half the angle, and equals linear in the middle and at the end") {
   for (const double share : {0.01, 0.3, 0.77, 1.0})
     for (layer_id layers = 2; layers < 40; ++layers)
       for (layer_id done = 1; done < layers; ++done)
@@ -45,6 +45,6 @@ TEST_CASE("cosine agrees with a formula by cos^2 of half the angle, and equals l
         }
 }
 
-TEST_CASE("at most the active tokens go on") { CHECK(cosine{.share = 0.5}.keep({2, 3, 30, 100, phase::decode}) == 30); }
+TEST_CASE("cosine keeps at most the active tokens") { CHECK(cosine{.share = 0.5}.keep({2, 3, 30, 100, phase::decode}) == 30); }
 
 }  // namespace

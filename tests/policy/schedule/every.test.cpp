@@ -16,7 +16,7 @@ struct every_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, every_values);
 
-TEST_CASE("every prunes after each n layers, but never before the first layer") {
+TEST_CASE("every prunes after every n layers, but never before the first layer") {
   std::vector<layer_id> pruned;
   for (layer_id done = 0; done < 32; ++done) {
     const std::size_t keep = every{.n = 8, .share = 0.25}.keep({done, 32, 100, 400, phase::prefill});

@@ -27,7 +27,7 @@ TEST_CASE("linear falls in equal steps, and reaches its share before the last la
   }
 }
 
-TEST_CASE("the share is of the known tokens, but at most the active tokens go on") {
+TEST_CASE("linear keeps a share of the known tokens, but at most the active tokens") {
   const linear when{.share = 0.5};
   CHECK(when.keep({2, 3, 70, 100, phase::decode}) == 50);
   CHECK(when.keep({2, 3, 30, 100, phase::decode}) == 30);
@@ -45,7 +45,7 @@ TEST_CASE("linear agrees with a line that is computed in whole numbers") {
               REQUIRE(keep == everything);
               continue;
             }
-            const std::uint64_t steps = layers - 1 - from, step = done - from;  // s = 1 - step / steps * (1 - percent / 100)
+            const std::uint64_t steps = layers - 1 - from, step = done - from;  // share: 1 - step / steps * (1 - percent / 100)
             const std::uint64_t parts = 100 * steps - step * (100 - percent);
             REQUIRE(keep == (parts * known + 100 * steps - 1) / (100 * steps));
           }

@@ -30,7 +30,7 @@ TEST_CASE("any_selector keeps the tokens that its inner selector keeps") {
   CHECK(any_selector(top_p{0.5}).select(candidates{scores, positions, 4}, kept) == 2);
 }
 
-TEST_CASE("copies are values, and target() returns the selector") {
+TEST_CASE("a copy does not change with its original, and target() returns the selector") {
   any_selector selector = top_p{0.5};
   const any_selector copy = selector;
   selector = top_p{0.25};

@@ -94,7 +94,7 @@ TEST_CASE("protect sets the scores of protected tokens to +inf, and raises requi
 
   protect{witness{&seen}, 3, 2}.select(candidates{scores, positions, 6, 1.375f}, kept);
   CHECK(seen.keep == 6);
-  CHECK(seen.required_mass == 1.375f);  // tokens that were required before are not counted twice
+  CHECK(seen.required_mass == 1.375f);  // protected tokens that are +inf already add no mass
 }
 
 TEST_CASE("protecting tokens is the same as setting their scores to +inf") {

@@ -32,7 +32,7 @@ TEST_CASE("threshold keeps all tokens that reach the score, but at most `keep` t
   CHECK(select(2.0f, {0.5f, 0.4f, 0.6f, inf}, 4) == indices{3});
 }
 
-TEST_CASE("threshold keeps those of the best tokens that reach the score") {
+TEST_CASE("of the `keep` best tokens, threshold keeps those that reach the score") {
   std::mt19937 random(5);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

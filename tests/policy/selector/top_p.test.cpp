@@ -24,7 +24,8 @@ std::vector<std::uint32_t> select(double mass, std::vector<float> scores, std::s
 
 using indices = std::vector<std::uint32_t>;
 
-/// Follows the definition of top_p: takes one token after another, the best first, until they hold the mass.
+/// Follows the definition of top_p: takes the required tokens, then one token after another, the best first, until they hold the mass or
+/// are `keep` tokens.
 indices one_by_one(double mass, const std::vector<float>& scores, std::size_t keep, double required_mass) {
   double total = required_mass;
   for (const float s : scores)
@@ -81,7 +82,8 @@ TEST_CASE("top_p handles scores of very different sizes, up to the limits of flo
 TEST_CASE("rounding errors never add a token, or ask for more tokens than exist") {
   CHECK(select(0.1, std::vector<float>(30, 1.0f), 30).size() == 3);  // 0.1 * 30 is 3.0000000000000004 in double
 
-  // One order of summation reaches this target exactly; another order of the same sum misses it in the last bit.
+  // The nine largest scores, summed in the order below, are exactly the mass asked for. Their sum in another order may be less in its last
+  // bit, and top_p then keeps a tenth token.
   std::mt19937 random(2);
   std::uniform_real_distribution<float> middle(0x1p-7f, 0x1p-5f), low(0x1p-9f, 0x1p-7f);
   for (int run = 0; run < 2'000; ++run) {

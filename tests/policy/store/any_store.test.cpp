@@ -36,7 +36,7 @@ TEST_CASE("any_store drops for good if its inner store does") {
   CHECK(!drops_for_good(any_store(keep_all{})));
 }
 
-TEST_CASE("copies are values, and target() returns the store") {
+TEST_CASE("a copy stays as it is when the original changes, and target() returns the inner store") {
   any_store store = bounded{2};
   const any_store copy = store;
   store = bounded{3};

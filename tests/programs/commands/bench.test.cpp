@@ -34,7 +34,7 @@ TEST_CASE("every test has a dense row and a pruned row, with the documented keys
     CHECK(row["isa"].is_string());
     CHECK(row["tokens_per_s"].get<double>() > 0);
     CHECK(row["seconds"].get<double>() > 0);
-    CHECK(row["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone
+    CHECK(row["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone take more
     CHECK(row.contains("speedup") == pruned);
     CHECK(row.contains("predicted_speedup") == (pruned && prefill));
     CHECK(row.contains("overhead_share") == prefill);
@@ -105,7 +105,7 @@ TEST_CASE("--peak: prefills and decode steps have shares of the machine's peaks"
   CHECK(table.out.find(" GFLOP/s, reading memory ") != std::string::npos);
   CHECK(table.out.find("| of peak |") != std::string::npos);
   std::istringstream lines(table.out.substr(table.out.find("\n|") + 1));
-  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 121);  // 120 columns; the sign of deviations has two bytes
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 121);  // 120 columns; the ± in a row has two bytes
 
   CHECK(complaint(lazyprune_program({"bench", "--backend", "reference", "--peak"})) ==
         complaint_at("--peak", {"cpu", "cuda", ", found reference"}));

@@ -69,7 +69,7 @@ TEST_CASE("exit code 1: the file is not a trace") {
         complaint_at((files / "bad.jsonl") + ": line 1", {"\"tokens\""}));
 }
 
-TEST_CASE("the traces of an independent program follow from our reference" NEEDS("data")) {
+TEST_CASE("our reference confirms the traces of an independent program" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   std::size_t compared = 0;

@@ -123,20 +123,20 @@ TEST_CASE("a model answers, and the summary has the documented keys") {
     CHECK(summary["speedup_ttft"].get<double>() ==
           doctest::Approx(summary["dense_ttft_s"].get<double>() / summary["ttft_s"].get<double>()).epsilon(1e-12));
     CHECK(summary["per_layer"][2] == 1.0);
-    CHECK(summary["per_layer"][3].get<double>() == doctest::Approx(0.3).epsilon(0.01));  // a whole number of tokens
+    CHECK(summary["per_layer"][3].get<double>() == doctest::Approx(0.3).epsilon(0.01));  // rounded to whole tokens
     CHECK(summary["total_s"].get<double>() > summary["ttft_s"].get<double>());
     CHECK(summary["usage"].size() == 11);
     CHECK(summary["usage"][0] == summary["per_layer"]);
     CHECK(summary["share_computed"].get<double>() > 0.6);
     CHECK(summary["share_computed"].get<double>() < 1.0);
     CHECK(summary["revived"].get<double>() > 0);
-    CHECK(summary["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone
+    CHECK(summary["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone take more
   }
   const std::vector<json> lines = without_times(file_text(files / "out.jsonl"));
   REQUIRE(lines.size() == 5);
   CHECK(lines[0]["pred"] == lines[0]["answers"][0]);
   CHECK(lines[0]["all_classes"].is_null());
-  CHECK(lines[0]["length"] == lines[0]["run"]["prompt_tokens"]);  // the pocket tasks count in tokens, BOS included
+  CHECK(lines[0]["length"] == lines[0]["run"]["prompt_tokens"]);  // pocket tasks give `length` in tokens, BOS included
 
   const program_result again =
       lazyprune_program({"eval", "--predictions", files / "out.jsonl", "--task", "pocket_few_shot", "--method", "m", "-o", "json"});
@@ -160,7 +160,8 @@ TEST_CASE("dense answers, and a prompt that loses its middle") {
     more.insert(more.end(), limit.begin(), limit.end());
     const program_result cut = lazyprune_program(more, samples("single_doc_qa", 2));
     CHECK_MESSAGE(cut.code == 0, cut.err);
-    CHECK(json::parse(cut.out)[0]["prompt_tokens"].get<double>() == doctest::Approx(200).epsilon(0.02));  // the halves are encoded anew
+    // The remaining halves are encoded anew, so their number of tokens may differ a little from 200.
+    CHECK(json::parse(cut.out)[0]["prompt_tokens"].get<double>() == doctest::Approx(200).epsilon(0.02));
   }
 }
 
@@ -278,7 +279,7 @@ TEST_CASE("an interrupted run goes on only with the flags with which it began") 
   CHECK(file_text(out).starts_with(first));
 }
 
-TEST_CASE("samples at the same time have the answers of samples one by one, in their order and without times") {
+TEST_CASE("several jobs give the same answers in the same order as one job, but no times") {
   const temporary_folder files;
   const auto run = [&](const std::string& out, const std::vector<std::string>& more) {
     std::vector<std::string> arguments{
@@ -290,7 +291,7 @@ TEST_CASE("samples at the same time have the answers of samples one by one, in t
   REQUIRE_MESSAGE(alone.code == 0, alone.err);
   const std::vector<json> expected = without_times(file_text(files / "alone"));
   REQUIRE(expected.size() == 8);
-  for (const char* jobs : {"2", "3", "16"}) {  // more than threads, more than samples
+  for (const char* jobs : {"2", "3", "16"}) {  // as many as threads, more than threads, more than samples
     CAPTURE(jobs);
     const program_result beside = run("beside", {"-j", jobs, "-t", "2"});
     REQUIRE_MESSAGE(beside.code == 0, beside.err);
@@ -305,7 +306,8 @@ TEST_CASE("samples at the same time have the answers of samples one by one, in t
     CHECK(summaries == others);
   }
 
-  // With several jobs, predictions come in any order. A resumed run keeps those in the file, times included, and asks only the others.
+  // With several jobs, predictions come in any order. A resumed run keeps the predictions in the file, times included,
+  // and asks only for the others.
   const std::vector<std::string> whole = lines_of(file_text(files / "alone"));
   const auto resumed = [&](const std::vector<std::size_t>& there) {
     std::string text;
@@ -313,8 +315,8 @@ TEST_CASE("samples at the same time have the answers of samples one by one, in t
     write_file(files / "cut.unfinished", text);
     return run("cut", {"--resume", "-j", "2", "-t", "2"});
   };
-  // The file `cut` exists from the run before. In the third case FILE.unfinished also has all predictions. A run that is killed while it
-  // sorts the predictions leaves such files.
+  // From the second case on, the case before has left the finished file `cut`. In the third case FILE.unfinished has all predictions, too.
+  // A run that is killed while it sorts the predictions leaves such files.
   for (const std::vector<std::size_t>& there : {std::vector<std::size_t>{}, {6, 1}, {7, 6, 5, 4, 3, 2, 1, 0}, {5, 0, 1, 2, 3, 4, 6}}) {
     const program_result result = resumed(there);
     REQUIRE_MESSAGE(result.code == 0, result.err);
@@ -326,7 +328,7 @@ TEST_CASE("samples at the same time have the answers of samples one by one, in t
   CHECK(complaint(resumed({3, 1, 3})) == complaint_at((files / "cut") + ": prediction 3"));
 }
 
-TEST_CASE("equal samples are each answered") {
+TEST_CASE("each of several equal samples is answered") {
   const temporary_folder files;
   const std::string one = samples("few_shot", 1);
   for (const char* jobs : {"1", "2"}) {
@@ -351,7 +353,7 @@ TEST_CASE("a run that is killed at any moment can go on") {
   int killed = 0;
   for (int tries = 0; tries < 200 && !std::filesystem::exists(files / "out"); ++tries) {
     running_program program(arguments);
-    // Waits for one more line than before, or for the end of the program. Then the program is within the next sample.
+    // Waits until the file has one more line, or until the program ends. After a new line the program works on the next sample.
     const auto lines = [&] { return std::ranges::count(file_text(files / "out.unfinished"), '\n'); };
     const auto before = lines();
     for (int waits = 0; waits < 60'000 && !std::filesystem::exists(files / "out") && lines() < before + 1; ++waits)
@@ -384,7 +386,7 @@ TEST_CASE("of many bad samples the first few are reported, and then the number o
   CHECK(told(none, 6) == complaint_at("lazyprune: stdin"));
 }
 
-TEST_CASE("lines say that a finished file of predictions will be replaced, and that prompts lost their middle") {
+TEST_CASE("stderr says that a finished file of predictions will be replaced, and that prompts lost their middle") {
   const temporary_folder files;
   const std::vector<std::string> arguments{"eval", "-d", "-", "--max-length", "100", "-n", "1", "-t", "1", "--out", files / "out.jsonl"};
   const std::string cut = "1 of 1 prompts did not fit: their middle was left out\n";

@@ -51,7 +51,7 @@ json line_of(const json& list, std::string_view method, std::string_view text) {
   return {};
 }
 
-/// `count` ids from index `first` on, as a flag takes them.
+/// `count` ids from index `first` on, separated by commas as in --ids.
 std::string ids_text(const json& ids, std::size_t first, std::size_t count) {
   std::string text;
   for (std::size_t i = first; i < first + count; ++i) text.append(text.empty() ? "" : ",").append(std::to_string(ids[i].get<int>()));
@@ -93,7 +93,7 @@ TEST_CASE("a policy that prunes nothing is the dense model, exactly") {
   }
 }
 
-TEST_CASE("the text's own tokens are compared: a hard policy loses an answer that the dense model knows") {
+TEST_CASE("the text's own tokens are compared: a policy that prunes most tokens loses an answer that the dense model knows") {
   const answered_prompt prompt("profile");
   const json list = fidelity({"-f", "-", "--prefix", prompt.prompt_tokens, "--stages", "1:0.05"}, prompt.text);
   CHECK(list[0]["text"] == "stdin");
@@ -109,7 +109,7 @@ TEST_CASE("the text's own tokens are compared: a hard policy loses an answer tha
   CHECK(list[0]["speedup_ttft"].get<double>() > 0);
 }
 
-TEST_CASE("several texts, and a line for all of them; what exceeds the context is left out") {
+TEST_CASE("each text has a line, and all texts together have one; what exceeds the context is left out") {
   const temporary_folder files;
   write_file(files / "a", answered_prompt("profile").text);
   write_file(files / "b", answered_prompt("few_shot").text);

@@ -73,7 +73,7 @@ TEST_CASE("the first pruning layer depends on the policy") {
     REQUIRE(result.code == 0);
     return nlohmann::json::parse(result.out)["first_pruning_layer"];
   };
-  CHECK(first({"--keep", "0-63", "--least-tokens", "512"}) == 3);  // the recommended stages stay
+  CHECK(first({"--keep", "0-63", "--least-tokens", "512"}) == 3);  // these flags leave the recommended stages
   CHECK(first({"--policy", "lazyllm"}) == 1);
   CHECK(first({"--policy", "dense"}) == 6);
   CHECK(first({"--policy", "random"}) == 0);
@@ -89,7 +89,7 @@ TEST_CASE("the first pruning layer depends on the policy") {
   CHECK(complaint(lazyprune_program({"inspect", "--stages", "6:0.5"})) == complaint_at("--stages: 6:0.5", {"1 to 5"}));
 }
 
-TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an error in every command that computes") {
+TEST_CASE("LAZYPRUNE_ISA chooses a path that the processor has; any other value is an error in every command that uses it") {
   const std::vector<std::string> isas = nlohmann::json::parse(lazyprune_program({"inspect", "--json"}).out)["isas"];
   std::string names;
   for (const std::string& name : isas) {

@@ -69,7 +69,7 @@ TEST_CASE("the answer goes to stdout, everything else to stderr") {
   CHECK(result.code == 0);
   CHECK(result.out == " temples\n");
   const std::vector<std::string> lines = lines_of(result.err);
-  // The time decides whether there is a sixth line.
+  // There is a sixth line if the last token comes later than with the dense model. This depends on measured times.
   REQUIRE((lines.size() == 5 || (lines.size() == 6 && lines[5].starts_with("the last token comes later than with the dense model"))));
   CHECK(lines[0].starts_with("memory: "));
   CHECK(lines[1] == "policy: lazyllm --stages 3:0.3,5:0.1");  // the stages of lazyprune.json
@@ -103,7 +103,7 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   const auto first_lines = [&](const std::vector<std::string>& flags) {
     const std::vector<std::string> lines = lines_of(err(flags));
     REQUIRE(lines.size() > 2);
-    return std::pair(lines[0], lines[2]);  // the memory is between them
+    return std::pair(lines[0], lines[2]);  // lines[1], between them, is the memory
   };
   const auto [line, policy] = first_lines({});
   CHECK(line.find("--policy lazyllm") != line.npos);
@@ -118,7 +118,7 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
                                                 {"--schedule", "every:n=2,share=0.5"}})
     CHECK(err(named).starts_with("memory: "));
   const auto policy_of = [&](const std::vector<std::string>& flags) { return lines_of(err(flags)).at(1); };
-  CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's shares of the layers
+  CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's stages, moved to six layers
 
   write_file(files / "mine.json", R"({"stages": "2:0.5"})");
   CHECK(policy_of({"--pruning-file", files / "mine.json"}) == "policy: lazyllm --stages 2:0.5");
@@ -193,7 +193,7 @@ TEST_CASE("the rows are those that the stages ask for") {
   CHECK(random["policy"]["name"] == "random");
 }
 
-TEST_CASE("--keep protects positions, and --least-tokens prunes nothing while fewer tokens are known") {
+TEST_CASE("--keep protects positions, and --least-tokens prevents pruning while fewer tokens are known") {
   std::string ids = "1";
   for (int i = 1; i < 100; ++i) ids += "," + std::to_string(10 + i);
   const auto run = [&](std::vector<std::string> flags) {
@@ -204,7 +204,7 @@ TEST_CASE("--keep protects positions, and --least-tokens prunes nothing while fe
 
   const temporary_folder files;
   const json kept = run({"--stages", "2:0.1", "--keep", "40-43,10-19", "--trace", files / "kept.jsonl"});
-  CHECK(kept["computed"]["per_layer"] == json{100, 100, 15, 15, 15, 15});  // the stage keeps 10; 14 are protected, and the query
+  CHECK(kept["computed"]["per_layer"] == json{100, 100, 15, 15, 15, 15});  // the share is 10; --keep protects 14, and the query stays
   CHECK(kept["policy"] == json{{"name", "lazyllm"}, {"text", "--stages 2:0.1" + rest + " --keep 10-19,40-43 --decode same"}});
   const std::vector<unsigned> stay{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41, 42, 43};
   std::ifstream trace(files / "kept.jsonl");
@@ -217,14 +217,14 @@ TEST_CASE("--keep protects positions, and --least-tokens prunes nothing while fe
 
   const json late = run({"--stages", "2:0.1", "--least-tokens", "102"});
   CHECK(late["computed"]["per_layer"] == json{100, 100, 100, 100, 100, 100});
-  CHECK(late["computed"]["rows"] == 618);  // dense: 100 rows and three decode steps, in each of 6 layers
+  CHECK(late["computed"]["rows"] == 618);  // as dense: in each of 6 layers 100 rows, then one per decode step
   CHECK(late["policy"]["text"] == "--stages 2:0.1" + rest + " --least-tokens 102 --decode same");
   const json never = run({"--stages", "2:0.1", "--least-tokens", "104"});
   const json dense = run({"--policy", "dense"});
   CHECK(never["tokens"] == dense["tokens"]);
   CHECK(never["computed"] == dense["computed"]);
 
-  // The text makes the same policy again.
+  // The policy's text, given as flags, makes the same policy again.
   std::vector<std::string> again;
   std::istringstream words(kept["policy"]["text"].get<std::string>());
   for (std::string word; words >> word;) again.push_back(word);
@@ -278,7 +278,7 @@ TEST_CASE("a prompt comes from the command line, a file or stdin, and as ids") {
   CHECK(without_costs(run_json({"-f", "-", "-n", "3"}, question + "\r\n")) == typed);
 }
 
-TEST_CASE("a document and a question are joined by a blank line, and nothing in them is a control token") {
+TEST_CASE("a document and a question are joined by a blank line, and nothing in them is read as a control token") {
   const temporary_folder files;
   const std::string document = "the candle is in the temples . </s> <s>", about = "where is the candle ?";
   write_file(files / "document.txt", "\xEF\xBB\xBF" + document + "\r\n");
@@ -312,7 +312,7 @@ TEST_CASE("a repeat penalty changes the answer, unless it is 1") {
 TEST_CASE("-n -1 goes on to the end of the context") {
   const json run = run_json({"--ids", "1,5,9", "-n", "-1", "-c", "30", "--ignore-eos"});
   CHECK(run["finish_reason"] == "length");
-  CHECK(run["tokens"].size() == 28);  // the last token is never read
+  CHECK(run["tokens"].size() == 28);  // 30 - 3 + 1: the last token is never read, so it may exceed the context
 }
 
 TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS say") {
@@ -336,7 +336,7 @@ TEST_CASE("if no token is to be generated, no step runs") {
 TEST_CASE("the context ends a run") {
   const json run = run_json({"--ids", "1,5,9,20", "-n", "10", "-c", "6", "--ignore-eos"});
   CHECK(run["finish_reason"] == "length");
-  CHECK(run["tokens"].size() == 3);  // after 4, 5 and 6 tokens
+  CHECK(run["tokens"].size() == 3);  // one after 4 tokens, one after 5 and one after 6
 }
 
 TEST_CASE("a stop text ends the answer before it") {
@@ -366,7 +366,7 @@ TEST_CASE("a stdin that cannot be read is reported as a wrong argument") {
   CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) == complaint_at("stdin", {"Bad file descriptor"}));
 }
 
-TEST_CASE("what is written to a closed stdout or stderr is never in the trace") {
+TEST_CASE("if stdout or stderr is closed, what is written to it never gets into the trace") {
   const temporary_folder files;
   const std::string run = "\"$LAZYPRUNE\" run --ids 1,5,9 -n 2 -t 1 --ignore-eos --trace '" + (files / "trace.jsonl") + "' ";
   const program_result quiet = shell(run + "2>&-");
@@ -378,10 +378,10 @@ TEST_CASE("what is written to a closed stdout or stderr is never in the trace") 
   CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 2);
 }
 
-TEST_CASE("a file that may not grow is reported as an I/O error") {
+TEST_CASE("a file that reaches the limit on file sizes is reported as an I/O error") {
   const temporary_folder files;
   const std::string run = "\"$LAZYPRUNE\" run --ids 1 -n 1 -t 1 --trace-logits --trace '" + (files / "trace.jsonl") + "' >/dev/null 2>&1";
-  CHECK(shell("ulimit -f 16; " + run).code == 3);  // 8 KiB: less than the logits need, more than some OpenMP runtimes write themselves
+  CHECK(shell("ulimit -f 16; " + run).code == 3);  // 8 KiB: too little for the logits, enough for the files of some OpenMP runtimes
   CHECK(std::filesystem::is_empty(files.path()));
 }
 
@@ -391,7 +391,7 @@ TEST_CASE("a model without a tokenizer takes ids and gives ids") {
   const json run = run_json({"-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(run["text"].is_null());
   CHECK(run["tokens"].size() == 2);
-  CHECK(run["policy"]["text"] == "--policy dense");  // no lazyprune.json
+  CHECK(run["policy"]["text"] == "--policy dense");  // lazyprune.json was not copied
   const program_result shown = lazyprune_program({"run", "-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(shown.out == std::to_string(run["tokens"][0].get<int>()) + "," + std::to_string(run["tokens"][1].get<int>()) + "\n");
   CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x"})) == complaint_at("prompt", {"--ids", files.path()}));
@@ -525,7 +525,9 @@ TEST_CASE("--speculate gives the same text in fewer steps, and counts the drafts
 TEST_CASE("--speculate on cpu gives the same text as long as the two best logits differ by more than rounding") {
   struct variant {
     std::vector<std::string> flags;
-    double may_differ;  // the largest gap between two logits, divided by the logits' RMS, that rounding may close: twice one logit's error
+    /// The most by which rounding may change one logit from run to run, divided by the logits' RMS. It is twice the error of a logit in one
+    /// run. Rounding may therefore swap two logits whose gap is up to twice `may_differ`.
+    double may_differ;
   };
   for (const variant& v : {variant{{"--dtype", "f32"}, 2e-5}, {{"--exact"}, 0.08}, {{}, 0.16}}) {
     const temporary_folder files;
@@ -603,10 +605,10 @@ TEST_CASE("an early interrupt ends the run in order and leaves no empty trace") 
   CHECK(run["text"].is_string());
   CHECK(run["computed"]["per_layer"].size() == 6);
   CHECK_FALSE(run.contains("dense"));
-  CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // a trace has at least one step
+  CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // without a step there is no trace
 }
 
-TEST_CASE("an interrupt during the prefill does not wait for its end") {
+TEST_CASE("an interrupt ends the run even in the middle of the prefill") {
   std::string ids = "1";
   for (int i = 1; i < 3000; ++i) ids += ",5";
   running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--policy", "dense", "--json"});
@@ -652,7 +654,7 @@ TEST_CASE("--exact: activations stay float in products on every path") {
   }
 }
 
-TEST_CASE("LongRoPE's factors are chosen by -c, or else by the prompt and -n, for the whole text") {
+TEST_CASE("-c, or else the prompt's length and -n, decides which of LongRoPE's factors the whole text has") {
   const temporary_folder folder;
   for (const char* name : {"model.safetensors", "tokenizer.model", "lazyprune.json"})
     std::filesystem::create_symlink(bundled_model + "/" + name, folder / name);
@@ -682,9 +684,10 @@ TEST_CASE("LongRoPE's factors are chosen by -c, or else by the prompt and -n, fo
                       {"long_factor", std::vector<double>(16, 4.0)},
                       {"attention_factor", 1.0},
                       {"original_max_position_embeddings", 64}};
-  const json four_times{{"type", "linear"}, {"factor", 4.0}};  // has the effect of the long factors; the short factors do not scale
+  const json four_times{{"type", "linear"}, {"factor", 4.0}};  // scales as the long factors do; the short factors, all 1, scale nothing
   const std::vector<std::string> few{"-n", "4"}, many{"-n", "40"}, roomy{"-n", "4", "-c", "200"}, tight{"-n", "4", "-c", "64"};
-  CHECK(run_json({"-p", question, "-n", "4", "--policy", "dense"})["prompt_tokens"] == 44);  // 44 + 4 <= 64 < 44 + 40
+  // With -n 4 the short factors suffice, and with -n 40 they do not: 44 + 4 <= 64 < 44 + 40.
+  CHECK(run_json({"-p", question, "-n", "4", "--policy", "dense"})["prompt_tokens"] == 44);
   CHECK(difference(logits(nullptr, few), logits(four_times, few)) > 1.0);
   CHECK(difference(logits(longrope, few), logits(nullptr, few)) < 1e-3);
   CHECK(difference(logits(longrope, tight), logits(nullptr, few)) < 1e-3);
@@ -719,7 +722,7 @@ TEST_CASE("Gemma 3: greedy tokens agree with transformers in float" NEEDS("gemma
     const json& one = all[i];
     const std::string ids = one["ids"].dump();
     CAPTURE(one["ids"].size());
-    REQUIRE(one["min_gap"].get<double>() > 0.01);  // of the two best logits: if they are closer, rounding may swap them
+    REQUIRE(one["min_gap"].get<double>() > 0.01);  // between the two best logits: a smaller gap could close by rounding
     CHECK(run_json({"-m", model, "--ids", ids.substr(1, ids.size() - 2), "--policy", "dense", "--dtype", "f32", "--exact", "--ignore-eos",
                     "-n", std::to_string(one["tokens"].size())})["tokens"] == one["tokens"]);
   }
@@ -734,7 +737,7 @@ TEST_CASE("Gemma 3: a number hidden in 4,000 and 16,000 tokens is found, dense a
     if (about > 4000 && !in_full()) continue;
     CAPTURE(about);
     write_file(folder / "prompt.txt", needle_prompt(characters, number));
-    // Only layers 6, 12 and 18 attend without a window, so pruning after 6 or 12 layers is possible.
+    // Only layers 6, 12 and 18 attend without a window. Layer 18 is the last one, so pruning is possible after 6 or 12 layers.
     const json run =
         run_json({"-m", model, "-f", folder / "prompt.txt", "-n", "9", "--compare", "--policy", "lazyllm_blocks", "--stages", "6:0.1"});
     CHECK(run["prompt_tokens"] > 0.9 * static_cast<double>(about));

@@ -14,7 +14,7 @@ using json = nlohmann::json;
 
 namespace {
 
-/// A template whose answers end with EOS. The model was trained on `answer :`.
+/// A template whose answers end with EOS. They begin after `answer :`, because the model was trained on prompts that end so.
 constexpr const char* with_eos =
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}answer :{{ m.content }}{{ eos_token }}"
     "{% elif m.role == 'system' %}{{ m.content }} ! {% else %}{{ m.content }} {% endif %}{% endfor %}"
@@ -216,7 +216,7 @@ TEST_CASE("a conversation goes on after the ids that were generated") {
   CHECK(std::ranges::count(people.err, '\n') == 3);  // the memory, and one line per turn
 }
 
-TEST_CASE("if the template renders earlier turns differently, the common prefix stays") {
+TEST_CASE("if the template renders earlier turns differently, only the common prefix stays in the KV cache") {
   const chat_model model(forgetful);
   const auto turns = model.answers({"-n", "4", "--policy", "dense"}, said + "\n" + asked + "\n");
   REQUIRE(turns.size() == 2);
@@ -259,7 +259,8 @@ TEST_CASE("flags that exclude each other are refused") {
 
 namespace {
 
-/// The number of steps before the first one with less than 0.05 between the two best logits. From that step on, rounding decides.
+/// Returns the number of steps before the first step in which the two best logits differ by less than 0.05. From that step on, rounding may
+/// change the tokens.
 std::size_t sure_steps(const std::string& trace) {
   std::istringstream steps(file_text(trace));
   std::size_t sure = 0;
@@ -273,7 +274,7 @@ std::size_t sure_steps(const std::string& trace) {
 
 }  // namespace
 
-TEST_CASE("SmolLM2: chats and ids agree with transformers, and answers with an independent program in float" NEEDS("smollm2")) {
+TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree with an independent program in float" NEEDS("smollm2")) {
   const std::string model = smollm2();
   const std::filesystem::path path = test_data("smollm2/expected.json");
   if (model.empty() || path.empty()) return;
@@ -346,7 +347,7 @@ TEST_CASE("eval asks in the chat template") {
     REQUIRE_MESSAGE(result.code == 0, result.err);
     return json::parse(result.out)[0]["prompt_tokens"].get<double>();
   };
-  const std::size_t words = model.ids(json::array({message("user", "the")})).size() - 2;  // without BOS and `the`
+  const std::size_t words = model.ids(json::array({message("user", "the")})).size() - 2;  // the template's own tokens
   CHECK(words > 0);
   CHECK(prompt_tokens("template") == prompt_tokens("none") + static_cast<double>(words));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests that each question gets the same answer as from `run` with the document and this question, unless rounding differs.
+// Tests that each question gets the answer of a `run` whose prompt is the document and this question, unless rounding differs.
 #include "programs/program.hpp"
 
 #include <csignal>
@@ -57,9 +57,9 @@ json answer_alone(const std::string& question, std::vector<std::string> more) {
   return json::parse(result.out);
 }
 
-/// Checks that the answer is that of a run on the whole prompt (`alone`), and that the rows of the answer and of the shared prefix together
-/// are the rows of that run. `uncomputed`: the number of tokens at the end of the shared prefix that a chunk leaves for the question's
-/// step.
+/// `alone` is the answer of a run on the whole prompt. Checks that `answer` has the same text, and that the answer and the shared prefix
+/// together have as many rows as that run. Chunks of the shared prefix run `chunk_layers` layers, and leave its last `uncomputed`
+/// tokens for the question's step.
 void check_alike(const json& answer, const json& alone, std::size_t chunk_layers, std::size_t uncomputed) {
   for (const char* key : {"tokens", "text", "finish_reason", "prompt_tokens", "policy", "seed", "backend", "isa", "model", "version"})
     CHECK(answer[key] == alone[key]);
@@ -84,14 +84,14 @@ void check_questions(const std::vector<std::string>& flags, std::size_t chunk_la
 
 }  // namespace
 
-TEST_CASE("each answer is that of the whole prompt, bit for bit on the reference, and the common prefix is computed once") {
+TEST_CASE("on the reference backend each answer is that of a run on the whole prompt, and the common prefix is computed once") {
   struct variant {
     std::vector<std::string> flags;
     std::size_t chunk_layers;
     std::size_t uncomputed = 0;
   };
   const variant variants[] = {
-      {{}, 3},  // 3 of six layers, by the stages of lazyprune.json
+      {{}, 3},  // by the stages of lazyprune.json
       {{"--stages", "2:0.5,4:0.3", "--decode", "dense"}, 2},
       {{"--stages", "2:0.5", "--temp", "2", "-s", "5", "--top-k", "9"}, 2},
       {{"--policy", "dense"}, 6},
@@ -127,7 +127,7 @@ TEST_CASE("chunks and drafts change no answer") {
   }
 }
 
-TEST_CASE("the answers on cpu are those of the whole prompts") {
+TEST_CASE("the answers on cpu are those of runs on the whole prompts") {
   const files on_disk;
   for (const std::vector<std::string>& flags : {std::vector<std::string>{"-n", "6"}, {"-n", "6", "--policy", "dense"}}) {
     const auto answers = on_disk.answers(flags);
@@ -136,7 +136,7 @@ TEST_CASE("the answers on cpu are those of the whole prompts") {
   }
 }
 
-TEST_CASE("the longest common prefix is shared, but at least one token of each prompt is left") {
+TEST_CASE("the longest common prefix is shared, but never the last token of a prompt") {
   const auto shared = [](const std::string& lines) {
     const auto answers = files(lines).answers({"-n", "1"});
     for (const json& answer : answers) CHECK(answer["shared_tokens"] == answers.front()["shared_tokens"]);

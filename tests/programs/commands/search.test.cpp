@@ -72,7 +72,7 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
   CHECK(file_text(files / "beside/search.csv") == csv);
   CHECK(file_text(files / "beside/search.jsonl").find("ttft_s") == std::string::npos);
 
-  // A search that --tries ended goes on. It loses no answer, asks nothing twice, and has the result of an uninterrupted search.
+  // --resume continues a search that --tries ended. It loses no answer, asks nothing twice, and has the result of an uninterrupted search.
   const auto more_tries = [&](const std::string& tries) {
     return lazyprune_program({"search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries", tries,
                               "--out", files / "few", "--resume"});
@@ -85,11 +85,11 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
   CHECK(file_text(files / "few/search.csv") == csv);
   CHECK(file_text(files / "few/search.jsonl").starts_with(begun));
   const std::string all = file_text(files / "few/search.jsonl");
-  CHECK(more_tries("3").out == few.out);  // with fewer tries it asks nothing
+  CHECK(more_tries("3").out == few.out);  // fewer tries than before: nothing is asked
   CHECK(file_text(files / "few/search.jsonl") == all);
   CHECK(complaint(run("whole", {"--resume", "--max-length", "300"})) == complaint_at(files / "whole/search.jsonl: prediction 1"));
 
-  // A search that --minutes ended goes on, too. Each run has the dense model and all schedules tried before.
+  // --resume also continues a search that --minutes ended. The table of each run has the dense model and all schedules tried so far.
   const program_result none = run("timed", {"--minutes", "0.000001"});
   REQUIRE_MESSAGE(none.code == 0, none.err);
   CHECK(none.out.ends_with("ended by --minutes: --resume goes on, and may find better stages\n"));
@@ -113,7 +113,7 @@ TEST_CASE("each task has the same weight, whatever its number of samples") {
   const program_result result = lazyprune_program({"search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK(lines_of(file_text(files / "search.csv"))[1] ==
-        "\"\",1,50,1,1,50,0");  // three of three right and none of one; two of two right and none of one
+        "\"\",1,50,1,1,50,0");  // score: 3 of 3 right in one task, 0 of 1 in the other; held_out_score: 2 of 2 and 0 of 1
   CHECK(
       result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
                            "ended by --tries: more tries, with --resume, may find better stages\n"));
@@ -158,7 +158,7 @@ TEST_CASE("the other parts of the policy are in the printed flags, and --resume 
   }
 }
 
-TEST_CASE("with --certain, no schedule holds that loses one sample of three") {
+TEST_CASE("with --certain, a schedule that loses one sample of three does not hold") {
   const temporary_folder files;
   const auto holding = [&](const std::string& out, std::vector<std::string> more) {
     std::vector<std::string> arguments{"search", "-d",    prompts("few_shot"), "--limit",    "5", "--tries", "20", "-t",

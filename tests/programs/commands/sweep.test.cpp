@@ -55,7 +55,7 @@ std::vector<row> rows_without_times(const std::string& file) {
   return rows;
 }
 
-/// Runs a sweep. The prompts are truncated in the middle for speed, so their scores mean nothing.
+/// Runs a sweep. To save time, the prompts lose their middle, so the scores mean nothing.
 program_result sweep(const std::string& directory, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments{
       "sweep", "-d", prompts("profile"), "-d", prompts("few_shot"), "-t", "1", "--limit", "2", "--max-length", "300", "--out", directory};
@@ -68,7 +68,7 @@ const std::vector<std::string> small{"--methods", "lazyllm@3+5,random,compressio
 
 }  // namespace
 
-TEST_CASE("samples that are not timed have the same answers, from prefixes that the methods share") {
+TEST_CASE("samples that are not timed get the same answers, although the methods share computed prefixes") {
   const temporary_folder files;
   const std::vector<std::string> methods{
       "--methods", "lazyllm@3+5,no_revival@3,static@2,random,fastkv@3", "--budgets", "0.75,0.9", "--seeds", "1"};
@@ -112,7 +112,8 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
   CHECK(file_text(directory + "/report.html").find("<title>Token pruning on pocket: accuracy and speed</title>") != std::string::npos);
 
   const std::vector<row> rows = table(directory + "/sweep.csv");
-  REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));  // two tasks; dense, 3 methods, dense again, 5 shares after each of 5 layers
+  // Each of two tasks has rows for dense, 3 methods, dense beside the single stages, and 5 shares after each of 5 layers.
+  REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));
   const std::vector<std::string> methods{"dense", "lazyllm@3+5", "random", "compression"};
   for (std::size_t i = 0; i < 8; ++i) {
     CAPTURE(i);
@@ -131,7 +132,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
           doctest::Approx(std::stod(rows[i % 2].at("ttft_s")) / std::stod(rows[i].at("ttft_s"))).epsilon(1e-9));
     CHECK(std::stod(rows[i].at("speedup_total")) == doctest::Approx(std::stod(rows[i % 2].at("total_s")) / total).epsilon(1e-9));
   }
-  CHECK(rows[2].at("policy").starts_with("--stages 3:0.5811,5:0.5811 "));  // 3 + 2 s + s^2 = 4.5
+  CHECK(rows[2].at("policy").starts_with("--stages 3:0.5811,5:0.5811 "));  // 3 + 2 s + s^2 = 0.75 * 6
   CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1 of the first sample, then the next ones)"));
   CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 300));
   CHECK(rows[6].at("policy") == "the context compressed to leave 0.75 of the prompt, --policy dense");
@@ -155,8 +156,9 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
   CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.5811,5:0.5811 "));
   CHECK(made_by(2).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));
   CHECK(made_by(3).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=1 "));
-  // The seeds have the same names in all samples, but other numbers: 0 and 1 in the first sample, 2 and 3 in the second, ... After the
-  // first sample (5 + 25 lines) comes the first sample of the other file, which is the third of all.
+  // In every sample the methods are named by seeds 0 and 1, but each sample draws with seeds of its own: 0 and 1 in the first sample of
+  // the first file, 2 and 3 in its second sample, 4 and 5 in the first sample of the other file. The files take turns: after the first
+  // sample (5 + 25 lines) comes the first sample of the other file.
   std::vector<std::string> drawn;
   for (std::size_t i = 0; i < 35; ++i) {
     const json run = json::parse(lines[i])["run"];
@@ -166,7 +168,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
       drawn.push_back((first ? "0: " : "1: ") + asked.substr(at + key.size(), asked.find(' ', at + key.size()) - at - key.size()));
     }
   }
-  std::ranges::sort(drawn);  // each sample begins with another setting
+  std::ranges::sort(drawn);  // their order differs: each sample begins with another setting
   CHECK(drawn == std::vector<std::string>{"0: 0", "0: 4", "1: 1", "1: 5"});
   CHECK(made_by(5).starts_with("single_stage@1 0.91"));
   CHECK(made_by(30).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));  // the third sample: two settings later
@@ -185,8 +187,9 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
   CHECK(one["run"]["share_computed"].get<double>() == doctest::Approx(double(computed) / double(6 * tokens)).epsilon(1e-12));
   for (std::size_t tenth = 1; tenth <= 10; ++tenth)
     for (std::size_t l = 0; l < 6; ++l) CHECK(usage[tenth][l] >= usage[tenth - 1][l]);
+  // The peaks differ, because `sweep` runs on one thread here and `eval` on more, and each thread has its own scratch.
   for (json* line : {&one, &other})
-    for (const char* key : {"ttft_s", "total_s", "method", "peak_bytes"}) (*line)["run"].erase(key);  // each thread has its own scratch
+    for (const char* key : {"ttft_s", "total_s", "method", "peak_bytes"}) (*line)["run"].erase(key);
   CHECK(one == other);
 }
 
@@ -222,7 +225,8 @@ TEST_CASE("given scores, variants, and tokens that every method keeps") {
   CHECK(rows[10].at("policy").find(" --selector blocks:size=8 ") != std::string::npos);
   for (const std::size_t i : {2u, 3u}) CHECK(std::stod(rows[i].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 200));
 
-  // Rows include the look. Its two layers compute the whole prompt. Then all layers compute the tokens that its scores keep.
+  // The rows of given@2 include the look. In the look two layers compute the whole prompt and give the scores. All layers then compute the
+  // tokens that these scores keep.
   for (const std::string& line : lines_of(file_text(directory + "/predictions.jsonl"))) {
     const json run = json::parse(line)["run"];
     if (!run["method"].get<std::string>().starts_with("given@2")) continue;
@@ -274,7 +278,7 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
   CHECK(complaint(sweep(whole, resumed)) == complaint_at(whole + "/predictions.jsonl: prediction 2", {"lazyllm@4+5 0.75: --stages 4:0."}));
 }
 
-TEST_CASE("after --minutes no sample is begun: each file has as many complete samples, and a later sweep goes on") {
+TEST_CASE("after --minutes no sample is begun: the files take turns with complete samples, and a later sweep goes on") {
   const std::vector<std::string> shared{"--methods", "lazyllm@3+5,random", "--budgets", "0.75", "--seeds", "2"};
   const std::vector<std::string> timed{"--methods", "random", "--budgets", "0.75", "--seeds", "2", "--timed", "1", "--sensitivity", "1"};
   for (const std::vector<std::string>& methods : {shared, timed}) {
@@ -290,7 +294,7 @@ TEST_CASE("after --minutes no sample is begun: each file has as many complete sa
       const std::string told = std::to_string(samples) + " of 4 samples, then --minutes were over: --resume goes on\n";
       CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
       CHECK(std::filesystem::exists(part + "/predictions.jsonl") == (samples == 4));
-      std::map<std::string, std::map<std::string, int>> answered;  // answers by task and method
+      std::map<std::string, std::map<std::string, int>> answered;  // numbers of answers by task and method
       for (const row& entry : table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
       CHECK(answered.size() == std::min<std::size_t>(samples, 2));
       for (const auto& [task, of] : answered)
@@ -301,7 +305,7 @@ TEST_CASE("after --minutes no sample is begun: each file has as many complete sa
   }
 }
 
-TEST_CASE("predictions are taken up in any order, and a sample without all of its answers is not in the table") {
+TEST_CASE("a resumed sweep takes predictions in any order, and a sample without all of its answers is not in the table") {
   const temporary_folder files;
   const std::string whole = files / "whole", part = files / "part";
   const std::vector<std::string> methods{"--methods", "lazyllm@3+5", "--budgets", "0.75"};
@@ -324,7 +328,7 @@ TEST_CASE("predictions are taken up in any order, and a sample without all of it
   lines.resize(3);  // both predictions of the last sample, and one of the sample before
   std::filesystem::create_directory(part);
   write_file(part + "/predictions.jsonl.unfinished", lines[0] + '\n' + lines[1] + '\n' + lines[2] + '\n');
-  const program_result limited = resumed({"--minutes", "0.000001"});  // answers no sample but the first
+  const program_result limited = resumed({"--minutes", "0.000001"});  // answers only the first sample
   REQUIRE_MESSAGE(limited.code == 0, limited.err);
   CHECK(limited.err.find("2 of 4 samples, ") != std::string::npos);
   for (const row& entry : table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");

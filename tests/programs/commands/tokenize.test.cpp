@@ -42,7 +42,7 @@ TEST_CASE("a text's ids and pieces, and the text of ids") {
   CHECK(tokenized({"--ids", ids}) == whole);
 
   const temporary_folder folder;
-  write_file(folder / "text", "the candle\n");  // the text is unchanged, with its newline
+  write_file(folder / "text", "the candle\n");  // -f does not remove the newline
   const ordered_json file = tokenized({"-f", folder / "text"});
   CHECK(file["text_plain"] == "the candle\n");
 

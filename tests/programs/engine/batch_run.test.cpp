@@ -79,7 +79,7 @@ TEST_CASE_TEMPLATE("each sequence of a batch generates and computes the same as 
     largest = std::max(largest, alone.memory.kv);
   }
   CHECK(batch.step_kv_rows == static_cast<double>(kv_rows) / 4.0);
-  CHECK(batch.memory.kv == kv_bytes);  // keys and values only grow
+  CHECK(batch.memory.kv == kv_bytes);  // keys and values only grow, so the peaks add up
   CHECK(batch.memory.kv > largest);
   CHECK(batch.memory.store > 0);
   CHECK(batch.memory.together <= batch.memory.kv + batch.memory.store);

@@ -37,7 +37,7 @@ TEST_CASE("--backend cuda: the same answer and the same number of rows as --back
     CHECK(run["text"] == expected["text"]);
     CHECK(run["tokens"].size() == 8);
     CHECK(run["prompt_tokens"].get<int>() > 100);
-    // Which tokens are revived depends on scores, and those are rounded.
+    // Only the prompt's rows are compared. The backends round scores differently, so decode steps may revive other tokens.
     CHECK(run["computed"]["per_layer"] == expected["computed"]["per_layer"]);
     CHECK(run["computed"]["per_layer"].back() < run["prompt_tokens"]);
     CHECK(run["computed"]["revived"].get<int>() > 0);

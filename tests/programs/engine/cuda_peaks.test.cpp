@@ -12,7 +12,7 @@ TEST_CASE("the peaks of an A100 and an H100, computed from their properties, mat
   CHECK(peaks_of(a100, dtype::f32)->arithmetic == doctest::Approx(19.5e12).epsilon(0.001));
   CHECK(peaks_of(a100, dtype::bf16)->reading == doctest::Approx(2039e9).epsilon(0.001));
   CHECK(peaks_of(h100, dtype::bf16)->arithmetic == doctest::Approx(989e12).epsilon(0.001));
-  CHECK(peaks_of(h100, dtype::f32)->arithmetic == doctest::Approx(61.8e12).epsilon(0.001));  // 66.9 in the data sheet, at 1,980 MHz
+  CHECK(peaks_of(h100, dtype::f32)->arithmetic == doctest::Approx(61.8e12).epsilon(0.001));  // the data sheet has 66.9e12, at 1,980 MHz
   CHECK(peaks_of(h100, dtype::f32)->reading == doctest::Approx(3352e9).epsilon(0.001));
   CHECK(peaks_of(h100, dtype::bf16)->instruction == "bf16 on tensor cores");
 }

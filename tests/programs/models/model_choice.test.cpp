@@ -78,7 +78,7 @@ TEST_CASE("a GGUF file is accepted as a model" NEEDS("data")) {
     return nlohmann::json::parse(result.out)["tokens"];
   };
   CHECK(tokens(file) == tokens(folder));
-  const temporary_folder cache;  // names its files by their hash
+  const temporary_folder cache;  // as of a program that names model files by their hash
   std::filesystem::create_symlink(file, cache / "sha256-0123abcd");
   CHECK(tokens(cache / "sha256-0123abcd") == tokens(file));
   CHECK(lazyprune_program({"tokenize", "-m", cache / "sha256-0123abcd", "-p", "hi there"}).out ==
@@ -104,7 +104,7 @@ TEST_CASE("a config that is not JSON, lacks a key, or asks for an unsupported fe
   spoiled_model dynamic;
   dynamic.replace("config.json", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}");
   dynamic.check("/config.json: rope_scaling.rope_type", {"default, linear, llama3, yarn or longrope", "\"dynamic\""},
-                {"run", "bench"});  // inspect describes the model
+                {"run", "bench"});  // not inspect, which describes such a model
   spoiled_model other;
   other.replace("config.json", "\"model_type\": \"llama\"", "\"model_type\": \"gpt2\"");
   other.check("/config.json: model_type", {"llama, mistral, qwen2, qwen3, phi3, gemma2 or gemma3_text", "\"gpt2\""}, {"run", "bench"});
@@ -127,7 +127,7 @@ TEST_CASE("weights that are missing, truncated or of another shape") {
 
 TEST_CASE("a broken tokenizer, and recommended stages that do not fit the model") {
   spoiled_model tokens;
-  std::filesystem::remove(tokens.files / "tokenizer.json");  // it would be read first
+  std::filesystem::remove(tokens.files / "tokenizer.json");  // tokenizer.json is read first, if it exists
   std::filesystem::resize_file(tokens.files / "tokenizer.model", 1000);
   CHECK(tokens.complaint_of("run").starts_with(tokens.files / "tokenizer.model: "));
   const std::vector<std::string> ids{"run", "-m", tokens.files.path(), "--ids", "1,5,9", "-n", "1", "-t", "1"};
@@ -150,7 +150,8 @@ TEST_CASE("a broken tokenizer, and recommended stages that do not fit the model"
   const complaint_line said = stages.complaint_of("run");
   CHECK(said == complaint_at(stages.files / "lazyprune.json: --stages: 3:0.3,6:0.1", {"1 to 5", ", found 6"}));
   CHECK(said.find("expected", said.find("expected") + 1) == said.npos);
-  CHECK(lazyprune_program({"run", "-m", stages.files.path(), "-p", "x", "-n", "1", "--policy", "lazyllm"}).code == 0);  // not used
+  // --policy lazyllm does not use the recommended stages.
+  CHECK(lazyprune_program({"run", "-m", stages.files.path(), "-p", "x", "-n", "1", "--policy", "lazyllm"}).code == 0);
   CHECK(stages.complaint_of("inspect") == said);
   CHECK(lazyprune_program({"inspect", "-m", stages.files.path(), "--policy", "lazyllm"}).code == 0);
   spoiled_model unknown;

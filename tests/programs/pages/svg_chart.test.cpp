@@ -50,7 +50,7 @@ TEST_CASE("lines and marks are drawn at the coordinates of their values") {
   CHECK(count(svg, "<text x=\"44.0\" y=\"172.4\" text-anchor=\"end\">20</text>") == 1);
   CHECK(count(svg, ">speed</text>") == 1);
   CHECK(count(svg, ">score</text>") == 1);
-  CHECK(svg.find("<title>lone") < svg.find("<title>middle"));  // the first series is above the others
+  CHECK(svg.find("<title>lone") < svg.find("<title>middle"));  // the first series is drawn last, above the others
 }
 
 TEST_CASE("ticks have as many digits as their step needs") {

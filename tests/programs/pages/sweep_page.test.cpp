@@ -90,20 +90,22 @@ TEST_CASE("an axis of scores spans at least ten points and contains all scores")
   };
   CHECK(ends(100, 100) == std::pair(90.0, 100.0));
   CHECK(ends(0, 0) == std::pair(0.0, 10.0));
-  CHECK(ends(50, 50) == std::pair(44.0, 56.0));  // 45 to 55 in steps of two
+  CHECK(ends(50, 50) == std::pair(44.0, 56.0));  // 45 to 55, rounded outwards to steps of two
   CHECK(ends(3, 97) == std::pair(0.0, 100.0));
 }
 
-TEST_CASE("Table 1: means of groups, bold if no loss is certain, a dash if a task is missing") {
+TEST_CASE("Table 1: means of groups, bold unless a loss is certain, a dash if a task is missing") {
   const std::string page = sweep_page(small_table());
   check_whole(page);
   CHECK(between(page, "<title>", "</title>") == "Token pruning on tiny: accuracy and speed");
   const std::string table = section_of(page, "Table 1");
   CHECK(table.find("budget 0.6") < table.find("budget 0.3"));  // the larger budget first
   const std::string single = between(table, "<th rowspan=\"3\">Single-Doc QA</th>", "</tbody>");
-  // The mean of 20 and 40. The ends of their intervals are 3 and 4 below and 4 and 3 above: sqrt(3^2 + 4^2) = 5, and 2.5 for a mean of two.
+  // The mean of 20 and 40 is 30. Their intervals end 3 and 4 below them, and 4 and 3 above them. The mean's interval therefore ends
+  // sqrt(3^2 + 4^2) / 2 = 2.5 below and above the mean.
   CHECK(count(single, "<td class=\"all\" colspan=\"4\">30.0 (27.5–32.5), 1.00x</td>") == 1);
-  // The half widths are sqrt(1 + 1) / 2 = 0.7. Lost: 1 point in the mean; its interval ends sqrt(2^2 + 0.5^2) / 2 = 1.03 below: beyond 0.
+  // The pruned mean's interval has the half width sqrt(1 + 1) / 2 = 0.7. The mean loss is 1 point. Its interval begins
+  // sqrt(2^2 + 0.5^2) / 2 = 1.03 lower, below 0, so the loss is not certain and the mean is bold.
   const std::string lazyllm = between(single, "<th>lazyllm@2+3</th>", "</tr>");
   CHECK(count(lazyllm, "<td><b>29.0</b><small>28.3–29.7</small></td>") == 2);
   CHECK(count(lazyllm, "<td>2.00x<small>1.93–2.07</small></td>") == 1);
@@ -111,7 +113,7 @@ TEST_CASE("Table 1: means of groups, bold if no loss is certain, a dash if a tas
   CHECK(between(single, "<th>static@2</th>", "</tr>") ==
         "<td>15.0<small>14.3–15.7</small></td><td>1.50x<small>1.43–1.57</small></td>"
         "<td>–</td><td>–</td>");
-  // lazyllm's intervals of the loss begin at 0.1 and at 0. The loss of static is large, or not known.
+  // The intervals of lazyllm's losses begin at 0.1 (budget 0.3) and at 0 (budget 0.6), so only 58.0 is bold. static loses 30 points.
   const std::string code = between(table, "<th rowspan=\"3\">Code</th>", "</tbody>");
   CHECK(count(code, "<b>58.0</b>") == 1);
   CHECK(count(code, "<td>57.9<small>") == 1);
@@ -169,7 +171,7 @@ TEST_CASE("Figure 5's first chart is also a file of its own with a legend, unles
   CHECK(sweep_figure(untimed).empty());
 }
 
-TEST_CASE("Figure 6: mean scores over layers, one line per share; left out if it was not run") {
+TEST_CASE("Figure 6: mean scores over layers, one line per share; no chart if no single stage was run") {
   sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<table") == 0);
@@ -182,7 +184,7 @@ TEST_CASE("Figure 6: mean scores over layers, one line per share; left out if it
   table.sensitivity_dense = {summary("qasper", around(20, 3)), summary("lcc", around(50, 3))};
   const std::string page = sweep_page(table), figure = section_of(page, "Figure 6");
   check_whole(page);
-  CHECK(count(between(figure, "<tr><th>dense</th>", "</tr>"), "<td>35.0<small>") == 2);  // not the 40 of all samples
+  CHECK(count(between(figure, "<tr><th>dense</th>", "</tr>"), "<td>35.0<small>") == 2);  // of sensitivity_dense, not the table's 40
   CHECK(count(figure, "over 2 tasks") == 1);
   CHECK(count(figure, "<th>after 1</th><th>after 3</th>") == 1);
   // The means are 0.9 * 30 + 1, 0.9 * 30 + 3 and 0.1 * 30 + 3. One task is missing after layer 1 at share 0.1.

@@ -120,7 +120,7 @@ TEST_CASE("the header summarizes the trace") {
   CHECK(fact("prompt") == "4 tokens");
   CHECK(fact("steps") == "2");
   CHECK(fact("layers") == "3");
-  CHECK(fact("prompt computed in the prefill") == "58.3 %");  // 7 of 12
+  CHECK(fact("prompt computed in the prefill") == "58.3 %");  // 7 of 12 rows
   CHECK(fact("by the end") == "75.0 %");                      // 9 of 12: the generated token does not count
   CHECK(fact("rows revived") == "1");
   CHECK(fact("dense") == "2.5 s");
@@ -128,7 +128,7 @@ TEST_CASE("the header summarizes the trace") {
   CHECK(between(page, "<blockquote dir=\"auto\">", "</blockquote>") == "an answer");
   CHECK(between(page, "aria-label=\"Percent", "\"") ==
         " of the prompt's tokens computed in the prefill, layer 0 first: 100.0 50.0 25.0; by the end: 100.0 75.0 50.0");
-  CHECK(count(page, "<b style=\"height:25.0%\"></b><b style=\"height:25.0%\"></b>") == 1);  // the last layer
+  CHECK(count(page, "<b style=\"height:25.0%\"></b><b style=\"height:25.0%\"></b>") == 1);  // the bar of the last layer
 }
 
 TEST_CASE("the table for browsers without JavaScript has one row per step") {

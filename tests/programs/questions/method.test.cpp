@@ -185,7 +185,7 @@ TEST_CASE("every method keeps the given first and last tokens; some methods keep
         "the context compressed to leave 0.75 of the prompt, but none of its first 6 and last 16 tokens, --policy dense");
   for (const std::string_view method : {"lazyllm@3", "random", "h2o", "compression", "given@2"})
     CHECK(keeping(setting(method, 0.75, 6), {}) == setting(method, 0.75, 6));
-  for (const std::string_view method : {"lazyllm@2", "static@1", "random", "streaming"})  // they count towards the budget
+  for (const std::string_view method : {"lazyllm@2", "static@1", "random", "streaming"})  // kept tokens count towards the budget
     CHECK(planned_share(keeping(setting(method, 0.5, 6), {4, 64}), 6, 4000) == doctest::Approx(0.5).epsilon(1e-3));
 }
 

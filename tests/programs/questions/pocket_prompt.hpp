@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The bundled model, loaded, and the tokens of a prompt for it.
+// Loads the bundled model, and makes the tokens of a prompt for it.
 #pragma once
 
 #include <memory>

@@ -51,7 +51,7 @@ TEST_CASE("a prompt stays as it is, is looked at, or loses the context's most pr
   CHECK(std::equal(prompt.end() - 30, prompt.end(), kept.tokens.end() - 30));
 }
 
-TEST_CASE("looks and compression use the RoPE frequencies of the expected length, answer included") {
+TEST_CASE("looks and compression use the RoPE frequencies for the expected length of prompt and answer together") {
   model_config config = lazyprune_test::tiny_config();
   config.rope = {.scaling = rope_scaling::longrope, .original_positions = 100, .divisors = {1.0, 1.5}, .long_divisors = {3.0, 5.0}};
   model_config near = config, far = config;

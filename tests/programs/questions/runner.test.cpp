@@ -20,7 +20,7 @@ namespace {
 
 const std::string bundled = LAZYPRUNE_SOURCE_DIR "/examples/pocket/";
 
-/// Counts how often it was made from flags.
+/// A scorer. `made` grows whenever the registry makes this scorer from a text.
 struct noted_attention {
   static constexpr std::string_view name = "noted_attention";
   static inline int made = 0;
@@ -53,9 +53,9 @@ TEST_CASE("settings share the prefix that saves the most layers") {
   const policy_registry policies = shipped_policies();
   runner run = few_questions(policies);
   const auto shared = [&](const std::vector<eval_setting>& settings) { return run.share(settings); };
-  CHECK(shared({dense_setting, early_setting, late_setting}) == 3);  // 3 layers are saved twice, 5 only once
+  CHECK(shared({dense_setting, early_setting, late_setting}) == 3);  // a prefix of 3 layers saves 2 * 3 layers, one of 5 saves 5
   CHECK(shared({dense_setting, late_setting}) == 5);
-  CHECK(shared({dense_setting, early_setting, late_setting, later_setting}) == 5);  // 5 are saved twice, 3 three times
+  CHECK(shared({dense_setting, early_setting, late_setting, later_setting}) == 5);  // 2 * 5 layers saved, not 3 * 3
   CHECK(shared({dense_setting, dense_setting}) == 6);
   CHECK(shared({early_setting, half_prompt}) == 0);
   CHECK(shared({dense_setting, early_setting, half_prompt}) == 3);
@@ -70,7 +70,7 @@ TEST_CASE("a question's prefix is read once, for the first setting that is not t
   runner run = few_questions(policies);
   run.load();
   REQUIRE(run.share(std::vector{dense_setting, noted, late_setting}) == 3);
-  // Prefixes are read under the policy `noted`, so the policy is made as often as a prefix is read under other settings.
+  // Prefixes are read under the policy `noted`. The settings asked here have other scorers, so `made` grows only if a prefix is read.
   const auto beginnings = [&](std::size_t question, const eval_setting& setting, bool timed) {
     const int before = noted_attention::made;
     run.predict({question, setting, setting.method, timed});
@@ -148,7 +148,7 @@ TEST_CASE("share_with_those_to_come keeps each question's prefix, and questions 
 
 namespace {
 
-/// Asks the bundled model a question in the chat template `words`, with the beginning of an answer.
+/// The bundled model with the chat template `words`. `with` asks the model a question and gives it the beginning of the answer.
 struct asked_in_words {
   lazyprune_test::temporary_folder folder;
   policy_registry policies = shipped_policies();
@@ -184,7 +184,7 @@ TEST_CASE("if the chat template ends with a line break or a space, the answer's 
     CAPTURE(end);
     const asked_in_words model(words + end);
     CHECK(model.same("   the door", "the door"));
-    CHECK(model.same(" the  door ", "the  door "));  // only the leading spaces
+    CHECK(model.same(" the  door ", "the  door "));  // only the leading spaces are dropped
     CHECK_FALSE(model.same("the  door", "the door"));
     CHECK(model.same("   ", ""));
     CHECK(model.tokens("the door") > model.tokens(""));

@@ -70,7 +70,7 @@ TEST_CASE("with one thread, pieces run in order on the caller's thread") {
   CHECK_FALSE(elsewhere);
 }
 
-TEST_CASE("after `enough` no piece begins, and running pieces are taken") {
+TEST_CASE("after `enough` returns true, no piece begins, and the pieces that have begun are taken") {
   for (const std::size_t at_once : {1u, 4u})
     for (const std::size_t most : {0u, 1u, 7u}) {
       std::vector<std::size_t> taken;
@@ -84,7 +84,7 @@ TEST_CASE("after `enough` no piece begins, and running pieces are taken") {
     }
 }
 
-TEST_CASE("after an exception no piece begins, and running pieces are taken") {
+TEST_CASE("after an exception, no piece begins, and the pieces that have begun are taken") {
   for (const std::size_t at_once : {1u, 4u})
     for (const bool while_taking : {false, true}) {
       std::atomic<int> begun{0};

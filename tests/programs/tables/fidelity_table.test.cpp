@@ -80,7 +80,7 @@ TEST_CASE("Markdown") {
         " 500.0 |         |\n");
 }
 
-TEST_CASE("methods are named; in Markdown each has one line, for all texts") {
+TEST_CASE("tables name the methods, and Markdown has one line for each method and budget, over all texts") {
   std::vector<fidelity_entry> entries;
   for (const double budget : {0.5, 0.9})
     for (fidelity_entry entry : rated()) {

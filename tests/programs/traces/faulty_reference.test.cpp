@@ -13,7 +13,7 @@ namespace {
 
 using row_store = faulty_reference::row_store;
 
-/// Stores three rows in slots 4, 0 and 2, and reads them back in the order of the rows.
+/// Stores the rows 1, 2 and 3 in slots 4, 0 and 2. Returns the rows that the backend then reads back from these slots.
 std::vector<double> through_the_store(hidden_fault fault) {
   faulty_reference backend;
   backend.now->fault = fault;
@@ -40,7 +40,7 @@ std::vector<position> turned_by(hidden_fault fault) {
 
 }  // namespace
 
-TEST_CASE("each fault reads revived rows from the expected slots") {
+TEST_CASE("with each fault, revived rows are read from the expected slots") {
   using faults = hidden_fault;
   CHECK(through_the_store(faults::none) == std::vector<double>{1, 2, 3});
   CHECK(through_the_store(faults::reversed_slots) == std::vector<double>{3, 2, 1});
@@ -50,7 +50,7 @@ TEST_CASE("each fault reads revived rows from the expected slots") {
   CHECK(through_the_store(faults::forgotten_keys) == std::vector<double>{1, 2, 3});
 }
 
-TEST_CASE("each fault rotates rows by the expected positions") {
+TEST_CASE("with each fault, rows are rotated by the expected positions") {
   using faults = hidden_fault;
   CHECK(turned_by(faults::none) == std::vector<position>{2, 5, 9});
   CHECK(turned_by(faults::next_position) == std::vector<position>{3, 6, 9});

@@ -28,7 +28,7 @@ float noise(std::size_t i) {
 policy_parts parts(const char* text) { return parts_of(parse_policy(text), layers, policies()); }
 const char* const lazy = "lazyllm --stages 2:0.5,3:0.5";
 
-/// The trace of a correct engine: a prompt of 12 tokens, then four decode steps, with scores at every layer that has them.
+/// The trace of a correct engine: a prompt of 12 tokens, then steps of 1, 1, 3 and 1 tokens. Every layer has scores for its active tokens.
 trace sound(const char* text = lazy) {
   any_session session = make_session(parse_policy(text), {.layers = layers}, policies());
   trace steps;
@@ -67,11 +67,12 @@ checked_trace check(const trace& t, const char* text = lazy) {
 void erase(std::vector<position>& list, position t) { std::erase(list, t); }
 void insert(std::vector<position>& list, position t) { list.insert(std::ranges::lower_bound(list, t), t); }
 
-/// Change the trace of a layer as if the engine had left a token out, or had added one.
+/// Changes the trace of a layer as if the engine had left out token `t`.
 void drop_for_good(layer_trace& layer, position t) {
   layer.scores.erase(layer.scores.begin() + (std::ranges::lower_bound(layer.active, t) - layer.active.begin()));
   for (auto* list : {&layer.active, &layer.rows, &layer.revived}) erase(*list, t);
 }
+/// Changes the trace of a layer as if the engine had added token `t` to the active tokens.
 void take_in(layer_trace& layer, position t) {
   layer.scores.insert(layer.scores.begin() + (std::ranges::lower_bound(layer.active, t) - layer.active.begin()), 0.0f);
   insert(layer.active, t);
@@ -79,7 +80,7 @@ void take_in(layer_trace& layer, position t) {
 
 }  // namespace
 
-TEST_CASE("the trace of a correct engine follows from its scores, under every policy") {
+TEST_CASE("a correct engine's trace follows from the scores in the trace, under every policy") {
   for (const char* text : {lazy, "dense", "lazyllm --stages 2:0.4 --store none", "streaming --schedule budget:after=0,tokens=6",
                            "lazyllm --schedule adaptive:mass=0.5 --selector blocks:size=2 --keep-first 2", "lazyllm --decode dense"}) {
     CAPTURE(text);
@@ -165,7 +166,7 @@ TEST_CASE("a selection by the scores of another layer is recognized") {
   CHECK(result.found->text().find("  the scores after layer 0 would keep exactly the tokens that the trace kept\n") != std::string::npos);
 }
 
-TEST_CASE("a policy by positions may select before the first layer") {
+TEST_CASE("a policy that selects by positions alone may select before the first layer") {
   const char* const text = "custom --scorer recency --schedule budget:after=0,tokens=6 --store none";
   trace t = sound(text);
   CHECK(!check(t, text).found);
@@ -180,7 +181,7 @@ TEST_CASE("a dropped early key is found even if other tokens were lost earlier")
   trace t = sound(text);
   CHECK(!check(t, text).found);
   const std::vector<position>& first = t[2].layers[0].active;
-  REQUIRE(first.size() < 14);  // some are lost
+  REQUIRE(first.size() < 14);  // some of the 14 tokens were lost earlier
   drop_for_good(t[2].layers[0], first.front());
   const checked_trace result = check(t, text);
   REQUIRE(result.found);

@@ -24,7 +24,7 @@ const char* const twice_halved = "lazyllm --stages 1:0.5,3:0.6";
 
 policy_parts parts_of_text(const char* text) { return parts_of(parse_policy(text), depth, policies()); }
 
-/// The trace of 20 prompt tokens and five decode steps as the transformer writes it, with or without a fault.
+/// The trace of 20 prompt tokens and five decode steps, as a replay under the policy `text` writes it, with or without a fault.
 std::vector<step_trace> written(const model<faulty_reference>& net, const char* text = twice_halved,
                                 hidden_fault fault = hidden_fault::none) {
   std::vector<step_trace> tokens;
@@ -101,7 +101,7 @@ TEST_CASE("each hidden fault is distinguished from the others") {
     auto trace = written(net, twice_halved, fault);
     for (step_trace& s : trace)
       for (layer_trace& l : s.layers) l.scores.clear();
-    if (std::ranges::equal(trace, sound, {}, &step_trace::logits, &step_trace::logits)) continue;  // it changes nothing in this trace
+    if (std::ranges::equal(trace, sound, {}, &step_trace::logits, &step_trace::logits)) continue;  // the fault changes no logits here
     const trace_verdict verdict = check_trace(net, trace, parts_of_text(twice_halved), true, 1e-9);
     CHECK(verdict.logits);
     CHECK(!verdict.alike());

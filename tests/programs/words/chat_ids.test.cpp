@@ -68,7 +68,7 @@ TEST_CASE("a tokenizer that puts a space before texts puts none in the middle of
   chat_ids chat(tokens);
   CHECK(chat.next(chat_of({{"<s>", true}, {"a", false}})) == ids{1, 6, 3});
   chat.add_answer(ids{4, 5});
-  CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}})) == ids{1, 6, 3, 7, 3});  // encoded again
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}})) == ids{1, 6, 3, 7, 3});  // encoded again: alone, "a" would get a space
   chat.add_answer(ids{2});
   CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}, {"</s>", true}, {"b", false}})) == ids{1, 6, 3, 7, 3, 2, 6, 4});
 }

@@ -11,10 +11,10 @@ using lazyprune_test::at;
 using lazyprune_test::error_of;
 using namespace std::string_literals;
 
-TEST_CASE("byte order mark, CRLF and the last line break are dropped") {
+TEST_CASE("the byte order mark and the last line break are dropped, and CRLF becomes LF") {
   CHECK(prompt_text("a\nb", "F") == "a\nb");
   CHECK(prompt_text("a\nb\n", "F") == "a\nb");
-  CHECK(prompt_text("a\n\n", "F") == "a\n");  // only one line break
+  CHECK(prompt_text("a\n\n", "F") == "a\n");  // only one line break is dropped
   CHECK(prompt_text("\xEF\xBB\xBF"
                     "a\r\nb\r\n",
                     "F") == "a\nb");
@@ -24,7 +24,7 @@ TEST_CASE("byte order mark, CRLF and the last line break are dropped") {
                     "b",
                     "F") ==
         "a\xEF\xBB\xBF"
-        "b");  // not at the beginning
+        "b");  // a byte order mark in the middle stays
 }
 
 TEST_CASE("UTF-16, NUL bytes and an empty text are refused") {

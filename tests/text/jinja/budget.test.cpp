@@ -24,7 +24,7 @@ TEST_CASE("reading and writing bytes costs steps, and running out of steps is an
   CHECK(work.used() == 10);
 }
 
-TEST_CASE("a level counts only during its lifetime") {
+TEST_CASE("a level of nesting counts only while its object lives") {
   jinja::budget work(1);
   const auto nest = [&](std::size_t levels) {
     std::vector<std::unique_ptr<jinja::budget::level>> all;

@@ -13,7 +13,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("the format's own text and the padding keep the format's origin, strings keep their own, and numbers count as the user's text") {
+TEST_CASE("the format's text and the padding keep the format's origin, strings keep theirs, and numbers count as the user's text") {
   constexpr std::string_view x = R"({"x": "é", "f": "[%3s]", "g": "[{:>3}]"})";
   const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
   CHECK(shown("'<%3s>%-3s<%s>' % (x, x, '<s>')") == "<  {é}>{é}  <<s>>");
@@ -29,7 +29,7 @@ TEST_CASE("the format's own text and the padding keep the format's origin, strin
   CHECK(shown("'%a' % x") == "{'\\xe9'}");
 }
 
-TEST_CASE("names of arguments that a user wrote stay the user's text") {
+TEST_CASE("an argument name that a user wrote stays the user's text") {
   CHECK(runs("{{ '%s'|format(**{x: 1, 'b': 2}) }}", R"({"x": "<s>"})") == "{{'}b{': 2, '<s>': 1}}");
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("small templates render as jinja2 renders them") {  // make_golden.py 
   CHECK(refused > 20);
 }
 
-TEST_CASE("a name that the body of a loop sets lasts for one turn, members of a namespace stay, and an if has no scope of its own") {
+TEST_CASE("loops, macros and with blocks have scopes of their own, a loop a new one for each iteration; an if has none") {
   CHECK(rendered("{% set x = 0 %}{% for i in [1, 2] %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}") == "01020");
   CHECK(rendered("{% if 1 %}{% set x = 1 %}{% endif %}{{ x }}{% with %}{% set x = 2 %}{% endwith %}{{ x }}") == "11");
   CHECK(rendered("{% macro m() %}{% set x = 5 %}{{ x }}{% endmacro %}{{ m() }}{{ x }}") == "5");

@@ -31,7 +31,7 @@ TEST_CASE("keys keep the order of the JSON text, and strings count as the user's
   CHECK_FALSE(v.dict()->entries[0].item.text()->trusted());
 }
 
-TEST_CASE("JSON that is not strict and whole numbers beyond 64 bits are refused") {
+TEST_CASE("JSON is refused if it is not strict, too deep or too long, or if it has whole numbers beyond 64 bits") {
   CHECK(read(R"({"a": 1, "a": 2})") == at("f.json: a"));
   CHECK(read("9223372036854775807") == "9223372036854775807");
   CHECK(read("9223372036854775808") == at("f.json", {"64", "9223372036854775808"}));

@@ -14,7 +14,7 @@ TEST_CASE("a.b prefers methods, a[b] prefers keys") {
   CHECK(rendered("{{ x['keys']()|list }}", x) == "['items', 'role']");
 }
 
-TEST_CASE("a missing member is undefined, and asking for a member of it is an error") {
+TEST_CASE("a missing member is undefined, and a member of an undefined value is an error") {
   CHECK(rendered("{{ x.a }}|{{ x['a'] }}|{{ x[0] }}|{{ none.a }}", R"({"x": {}})") == "|||");
   CHECK(rendered("{{ x.a.b }}", R"({"x": {}})") == at("t: line 1, column 7", {"\"a\""}));
   CHECK(rendered("{{ x['a']['b'] }}", R"({"x": {}})") == at("t: line 1, column 10", {"\"a\""}));

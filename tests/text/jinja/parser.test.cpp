@@ -79,5 +79,5 @@ TEST_CASE("nesting of every form has a limit") {
     CAPTURE(form.first.substr(0, 20));
     CHECK(rendered(form.first + form.second).ends_with("expected at most 200 nested levels, found more"));
   }
-  CHECK(rendered("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}") == "x");  // many branches are not nested
+  CHECK(rendered("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}") == "x");  // the branches of one if are not nested
 }

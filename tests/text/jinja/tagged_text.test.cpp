@@ -10,7 +10,7 @@
 using namespace lazyprune;
 using jinja::tagged_text;
 
-TEST_CASE("neighbours of the same origin become one run") {
+TEST_CASE("neighbouring texts of the same origin become one run") {
   tagged_text text("<|im_", true);
   text.append("", false);
   text.append("start|>", true);
@@ -24,7 +24,7 @@ TEST_CASE("neighbours of the same origin become one run") {
   CHECK_FALSE(text.trusted_at(12));
 }
 
-TEST_CASE("substrings and sums keep the origin of every byte") {
+TEST_CASE("every byte keeps its origin in substrings and in appended texts") {
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   for (int round = 0; round < 2000; ++round) {

@@ -16,7 +16,7 @@ TEST_CASE("tests are found by name") {
   CHECK_FALSE(known("filter"));
 }
 
-TEST_CASE("an unknown test is refused at its place; inside a branch, it is refused only when the branch runs") {
+TEST_CASE("the error about an unknown test names its place; a branch of an if that does not run may have such a test") {
   CHECK(rendered("a\n{{ x is escaped }}") == unsupported("t: line 2, column 9", {"\"escaped\""}));
   CHECK(rendered("{% for x in [] %}{{ x is escaped }}{% endfor %}") == unsupported("t: line 1, column 26", {"\"escaped\""}));
   CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") == "a\n");

@@ -25,7 +25,7 @@ TEST_CASE("values know their kind") {
   CHECK(jinja::make_list({jinja::value(1.0)}, work).sequence()->items.size() == 1);
 }
 
-TEST_CASE("dictionaries keep the order of their keys, and find a key among few or many") {
+TEST_CASE("dictionaries keep the order of their keys, and find a key among few or many keys") {
   jinja::dict d;
   for (int round = 0; round < 2; ++round)  // the second round sets the same keys again
     for (int i = 0; i < 100; ++i) {
@@ -42,7 +42,7 @@ TEST_CASE("dictionaries keep the order of their keys, and find a key among few o
   CHECK(*copy.find("k7")->integer() == 107);
 }
 
-TEST_CASE("a key that is a whole number is found among few or many, and differs from a string") {
+TEST_CASE("a whole number is found among few or many keys, and the string of its digits is another key") {
   jinja::dict d;
   for (std::int64_t i = 0; i < 20; ++i) {
     d.set(jinja::value(i), jinja::value(i * i));

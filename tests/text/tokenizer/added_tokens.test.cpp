@@ -18,7 +18,7 @@ using lazyprune::text_range;
 
 namespace {
 
-/// Returns the stretches, each followed by a bar. A token is written as <id>.
+/// Cuts the text at the tokens, and returns its stretches, each followed by a bar. A token is written as <id>.
 std::string cut(const added_tokens& tokens, std::string_view text, bool normalized = false, bool special = true) {
   std::string all;
   const auto may_be = [&](const added_token& token, text_range) { return special || !token.special; };
@@ -50,14 +50,14 @@ TEST_CASE("lstrip and rstrip swallow white space beside a token") {
   CHECK(cut(tokens, "a [r]  [l] b [b] ") == "a |<2>|<1>| b|<3>|");
 }
 
-TEST_CASE("a token may be searched for by its normalized text, in normalized text") {
+TEST_CASE("a token with normalized = true is found only in normalized text, by its own normalized text") {
   const lazyprune::normalizer normal({lazyprune::normalizer::replace{lazyprune::text_pattern(std::string("-")), "+"}});
   const added_tokens tokens({{.text = "a-b", .id = 1, .normalized = true}, {.text = "c-d", .id = 2}}, normal, nullptr);
   CHECK(cut(tokens, "a-b c-d") == "a-b |<2>|");
   CHECK(cut(tokens, "a+b c+d", true) == "<1>| c+d|");
 }
 
-TEST_CASE("each_mark finds the tokens in a text, except special tokens and white space") {
+TEST_CASE("each_mark finds the tokens in a text, except special tokens and tokens of white space") {
   const added_tokens tokens({{.text = "<a>", .id = 1, .special = true},
                              {.text = "<b>", .id = 2},
                              {.text = "<b><c>", .id = 3, .normalized = true},
@@ -73,7 +73,7 @@ TEST_CASE("each_mark finds the tokens in a text, except special tokens and white
   CHECK(marks("<b").empty());
 }
 
-TEST_CASE("single_word matches only if no word character stands beside the token") {
+TEST_CASE("a token with single_word = true matches only if no word character stands beside it") {
   const auto* const characters = known_unicode();
   if (!characters) return;
   added_tokens first({{.text = "ab", .id = 1, .single_word = true}}, {}, characters);

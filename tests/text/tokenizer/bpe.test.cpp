@@ -50,7 +50,7 @@ TEST_CASE("words with and without unknown characters have the ids that tokenizer
   CHECK(encoded(fused, "axyb") == ids{1, 0, 2});
   CHECK(encoded(fused, "x\xc3\xa9x") == ids{0});
   CHECK(encoded(bytes, "a\xc3\xa9x") == ids{1, 7, 8, 0});
-  CHECK(encoded(bytes, "x\xc3\xa9x") == ids{7, 8, 0, 0});  // the unknown token is written before the next known character
+  CHECK(encoded(bytes, "x\xc3\xa9x") == ids{7, 8, 0, 0});  // an unknown x waits for the next x or the end, but bytes do not wait
   CHECK(encoded(whole, "abc") == ids{5});
   CHECK(encoded(whole, "abcc") == ids{10});
 }

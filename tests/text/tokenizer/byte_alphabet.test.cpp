@@ -19,7 +19,7 @@ TEST_CASE("every byte survives a round trip") {
         "a\xc4\x8a\xc3\x83\xc2\xa9");
 }
 
-TEST_CASE("other characters stand for no byte") {
+TEST_CASE("a text with a character outside the byte alphabet has no bytes") {
   CHECK_FALSE(from_byte_alphabet("a b").has_value());
   CHECK_FALSE(from_byte_alphabet("\xe2\x96\x81").has_value());
   CHECK(from_byte_alphabet("") == "");

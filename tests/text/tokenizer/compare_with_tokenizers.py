@@ -20,7 +20,8 @@ COMPATIBLE_SINCE_14 = {*range(0xA7F2, 0xA7F5), *range(0x10780, 0x107BB)}  # char
 
 
 def known(code):
-    """Whether Python's Unicode (14 in Python 3.11) has this character. Versions of Unicode differ in newer characters."""
+    """Whether Python's Unicode (14 in Python 3.11) has this character. Random texts have no newer characters, because
+    programs know different versions of Unicode."""
     return unicodedata.category(chr(code)) not in ("Cn", "Cs") and code not in COMPATIBLE_SINCE_14
 
 
@@ -49,7 +50,7 @@ def mixed(rng):
 
 
 def pieces_of(texts, rng, size):
-    """Yields stretches of the given texts, from any place, with one line or many."""
+    """Yields about `size` bytes of pieces of the given texts. A piece begins at a random place, and has one line or many."""
     while size > 0 and texts:
         text = rng.choice(texts)
         begin = rng.randrange(len(text))

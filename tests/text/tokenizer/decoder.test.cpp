@@ -71,11 +71,11 @@ TEST_CASE("text is returned as soon as it is final") {
   CHECK(first.flush().empty());
   CHECK(second.push("_Once") == "Once");
   CHECK(second.push("_upon") == " upon");
-  CHECK(second.push("<0x41>").empty());  // the next piece may turn it into U+FFFD
+  CHECK(second.push("<0x41>").empty());  // the next piece may turn this byte into U+FFFD
   CHECK(second.push("!") == "A!");
 }
 
-TEST_CASE("after flush, an answer is decoded as the continuation of its prompt: it keeps its first space") {
+TEST_CASE("an answer after flush() continues the prompt, so the answer keeps its first space") {
   const auto after = [](const decoder& how, std::initializer_list<std::string_view> prompt,
                         std::initializer_list<std::string_view> answer) {
     piece_decoder state(how);

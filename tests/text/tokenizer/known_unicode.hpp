@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The Unicode tables for tests, if the tests were built with PCRE2 and utf8proc.
+// Gives tests the Unicode tables, if the tests were built with PCRE2 and utf8proc.
 #pragma once
 
 #include <lazyprune/text/tokenizer/unicode.hpp>
@@ -11,7 +11,7 @@
 
 namespace lazyprune_test {
 
-/// Returns the tables, or null if the build has none. The test then skips the checks that need them.
+/// Returns the tables, or null if the build has no tables. If it returns null, the test leaves out the checks that need the tables.
 inline const lazyprune::unicode* known_unicode() {
 #if LAZYPRUNE_HAVE_UNICODE
   return &lazyprune::installed_unicode();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gguf_tokenizer.test.cpp tests the patterns themselves: it compares each with a tokenizer.json of its kind.
+// gguf_tokenizer.test.cpp tests the patterns themselves. It compares the ids that each pattern gives with the ids of a tokenizer.json.
 #include <lazyprune/text/tokenizer/named_pre_tokenizer.hpp>
 
 #include <doctest/doctest.h>

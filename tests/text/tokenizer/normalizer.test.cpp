@@ -39,7 +39,7 @@ TEST_CASE("steps are applied in order") {
   CHECK(strip.apply(" \n").text.empty());
 }
 
-TEST_CASE("normal forms and letter case") {
+TEST_CASE("texts are changed to normal forms and to lower case") {
   const auto* const characters = known_unicode();
   if (!characters) return;
   const normalizer all = parse(R"({"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"},

@@ -12,7 +12,7 @@ using lazyprune::pcre2_of_oniguruma;
 using lazyprune_test::error_of;
 using lazyprune_test::unsupported;
 
-TEST_CASE("constructs with the same meaning are copied; groups do not capture") {
+TEST_CASE("constructs with the same meaning in PCRE2 are copied; groups that capture become groups that do not") {
   for (const std::string_view same :
        {R"(\p{L}+|\p{N}{1,3}| ?a++b*?)", R"((?i:ab)(?:x)(?=y)(?!z)(?>q)(?<=r)(?<!s))", R"([^\r\n]?[a-z\-\]])", "(?i)ab"})
     CHECK(pcre2_of_oniguruma(same) == same);
@@ -26,8 +26,8 @@ TEST_CASE("constructs that PCRE2 spells differently are translated") {
   CHECK(pcre2_of_oniguruma(R"(\u00e9\x41\x{1F600})") == R"(\x{0000e9}\x{000041}\x{01f600})");
   CHECK(pcre2_of_oniguruma("a$") == R"(a(?=\n|\z))");
   CHECK(pcre2_of_oniguruma("[a[bc]d]") == "[abcd]");  // a class inside a class adds its members
-  // In Ruby, a + after an interval repeats the interval and does not make it possessive. A ? after {n,m} makes it lazy. A ? after {n}
-  // makes the repeated part optional.
+  // In Ruby, a + after an interval such as {1,3} repeats the interval and does not make it possessive. A ? after {n,m} makes the interval
+  // lazy. A ? after {n} makes the repeated part optional.
   CHECK(pcre2_of_oniguruma(R"(x\p{N}{1,3}+)") == R"(x(?:\p{N}{1,3})+)");
   CHECK(pcre2_of_oniguruma("(ab){2}?") == "(?:(?:ab){2})?");
   CHECK(pcre2_of_oniguruma("a{1,2}?") == "a{1,2}?");

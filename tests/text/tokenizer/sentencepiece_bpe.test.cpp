@@ -70,7 +70,7 @@ ids by_definition(const tokenizer& tokens, const std::string& text) {
   return out;
 }
 
-/// Random texts: words, runs of spaces, all planes of Unicode, broken UTF-8, and pieces of the model.
+/// Makes random texts of words, runs of spaces, all planes of Unicode, broken UTF-8, and pieces of the model.
 class text_source {
  public:
   text_source(const tokenizer& tokens, unsigned seed) : tokens_(tokens), random_(seed) {}
@@ -120,7 +120,7 @@ class text_source {
   static constexpr std::string_view words_[] = {
       "the", "Hello", "world", "<s>", "</s>", "<unk>", "<0x41>", "\n", "\t", "1234", "\xc3\xa9", "\xf0\x9f\x98\x80", "\xe2\x80\x8d"};
 
-  /// Surrogates are included: they are broken UTF-8.
+  /// Appends the bytes of this code point. Surrogates are encoded as well, and give broken UTF-8.
   static void append_character(std::string& text, std::uint32_t code) {
     const auto put = [&](std::initializer_list<std::uint32_t> bytes) {
       for (const std::uint32_t byte : bytes) text += static_cast<char>(byte);
@@ -140,7 +140,7 @@ class text_source {
   std::mt19937 random_;
 };
 
-/// Returns a small model with user-defined pieces, of which one is a prefix of another. If `unused` is true, it also has unused pieces.
+/// Returns a small model with user-defined pieces. One of these is a prefix of another. If `unused` is true, it also has unused pieces.
 std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool escape, bool unused) {
   std::string model = special_pieces();
   if (byte_fallback) model += byte_pieces();
@@ -290,7 +290,7 @@ TEST_CASE("published texts have the ids that llama.cpp publishes" NEEDS("data"))
     const std::size_t end = inputs.find(separator, at);
     const std::string text = inputs.substr(at, end == inputs.npos ? end : end - at);
     std::string line;
-    if (end == inputs.npos) break;  // what follows the last separator is no text
+    if (end == inputs.npos) break;  // the bytes after the last separator are no text
     REQUIRE(std::getline(outputs, line));
     std::istringstream numbers(line);
     ids expected;

@@ -18,7 +18,7 @@ using lazyprune::text_pattern;
 
 namespace {
 
-/// Returns the stretches, each followed by a bar.
+/// Splits the text at the cuts, and returns the stretches, each followed by a bar.
 std::string split(std::string_view text, std::vector<text_cut> cuts, delimiter behaviour) {
   std::string all;
   for (const auto [begin, end] : split_by(std::move(cuts), behaviour)) all.append(text.substr(begin, end - begin)).append("|");
@@ -48,7 +48,7 @@ TEST_CASE("each delimiter splits a text as tokenizers 0.23 does") {
   CHECK(by(delimiter::contiguous, true) == "ab|--|c|-|d|--|");
 }
 
-TEST_CASE("a text is cut at the characters of a kind") {
+TEST_CASE("a text is cut at each character for which a function returns true") {
   const auto is_b = [](char32_t code) { return code == U'\u00e9'; };
   CHECK(split("a\xc3\xa9\xc3\xa9"
               "c",
@@ -71,7 +71,7 @@ TEST_CASE("a text is cut at a literal, or at an expression that may have empty m
   CHECK(text_pattern_of(json(R"({"Regex": "a+"})"), characters).replaced("caaat a", "<>") == "c<>t <>");
 }
 
-TEST_CASE("errors of malformed and unknown patterns have a place") {
+TEST_CASE("errors about malformed and unknown patterns name the place") {
   const auto said = [](std::string_view text) { return error_of([&] { text_pattern_of(json(text), nullptr); }); };
   CHECK(said(R"({"String": ""})") == at("t.json: String", {"\"\""}));
   CHECK(said(R"({"Glob": "*"})") == unsupported("t.json: Glob", {"\"*\""}));

@@ -33,7 +33,7 @@ TEST_CASE("base64 is decoded, and other texts are refused") {
   for (const std::string_view bad : {"", "IQ=", "I===", "IQ=a", "=Q==", "I!==", "IQ==IQ=="}) CHECK_FALSE(from_base64(bad).has_value());
 }
 
-TEST_CASE("malformed lines are refused, and so are unknown ranks") {
+TEST_CASE("malformed lines are refused, and so are ranks that are not those of Llama 3") {
   CHECK(said_of_ranks("tet 0\n") == at("t.model: line 1", {"\"tet\""}));
   CHECK(said_of_ranks("IQ== 0\nIg== 18446744073709551616") == at("t.model: line 2", {"\"18446744073709551616\""}));
   CHECK(said_of_ranks("IQ==0\n") == at("t.model: line 1", {"\"IQ==0\""}));

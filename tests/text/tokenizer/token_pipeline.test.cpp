@@ -18,8 +18,8 @@ using ids = std::vector<token_id>;
 
 namespace {
 
-/// A pipeline with the pieces "a", "b", " ", "_" and "<". The normalizer puts "_" before every stretch. The added tokens "<s>" and "<n>"
-/// are special, and "ab" is not.
+/// A pipeline with the pieces "a", "b", " ", "_" and "<". The normalizer puts "_" before every stretch between added tokens. The
+/// added tokens "<s>" and "<n>" are special, and "ab" is not.
 token_pipeline small() {
   normalizer normal({normalizer::prepend{"_"}});
   lazyprune::added_tokens added(
@@ -46,14 +46,14 @@ TEST_CASE("added tokens are cut out first, the text between them is then normali
   CHECK(encoded(tokens, "").empty());
 }
 
-TEST_CASE("special tokens come only from allowed ranges, and other added tokens from anywhere") {
+TEST_CASE("special tokens are found only in allowed ranges, and other added tokens anywhere") {
   const token_pipeline tokens = small();
   CHECK(encoded(tokens, "<s>ab<s>", {0, 5}) == ids{5, 7, 3, 4});
-  CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>" after normalization
-  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // only some of the changed text is trusted
+  CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // the normalizer makes it "_<n>b"
+  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // only a part of the changed stretch is trusted
 }
 
-TEST_CASE("any token may be reserved, and the model does not make reserved tokens") {
+TEST_CASE("any token may be reserved; outside its allowed ranges, the model does not make it either") {
   const token_pipeline tokens = small();
   const auto encoded_without = [&](token_id reserved, std::string_view text) {
     return tokens.encode(

@@ -64,7 +64,7 @@ std::vector<known_tokenizer> read_all() {
   return found;
 }
 
-/// Returns every tokenizer of the test data, or none if there is no test data.
+/// Returns every tokenizer of the test data. The list is empty if there is no test data, or if the build has no Unicode tables.
 const std::vector<known_tokenizer>& every_kind() {
   static const std::vector<known_tokenizer> all = read_all();
   return all;
@@ -140,7 +140,7 @@ TEST_CASE("each byte that is not UTF-8 is read as U+FFFD" NEEDS("data")) {
 
 TEST_CASE("the smallest file is read, and some keys may be missing") {
   CHECK(parse(small()).encode("abba") == ids{2, 1, 0});
-  CHECK(parse(small()).decode(ids{2, 1}) == "ab b");  // without a decoder
+  CHECK(parse(small()).decode(ids{2, 1}) == "ab b");  // without a decoder, spaces join the pieces
   CHECK(parse(small()).kind() == "BPE");
   nlohmann::json old = small();
   old["model"].erase("type");
@@ -160,7 +160,7 @@ TEST_CASE("the smallest file is read, and some keys may be missing") {
 TEST_CASE("the model makes no special token from a user's text, even if the token is a piece") {
   using runs = std::vector<lazyprune::text_run>;
   nlohmann::json json = small();
-  json["added_tokens"] = nlohmann::json::array({added(2, "ab")});  // GCC reads {x} as an array, Clang as x
+  json["added_tokens"] = nlohmann::json::array({added(2, "ab")});  // array(), because GCC reads {x} as an array, and Clang as x
   for (const bool whole_words : {false, true}) {
     json["model"]["ignore_merges"] = whole_words;
     CHECK(parse(json).encode(runs{{"ab", true}, {"abab", false}}) == ids{2, 0, 1, 0, 1});
@@ -174,7 +174,7 @@ TEST_CASE("added tokens have the ids of their pieces, or the next ids; empty and
   nlohmann::json json = small();
   json["added_tokens"] = {added(7, "<x>"), added(9, ""), added(3, "<x>"), added(8, "ab"), added(3, "<y>")};
   CHECK(parse(json).encode("<x>ab<y>") == ids{3, 2, 4});
-  json["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 300}};  // with a gap, the next id is the number of pieces
+  json["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 300}};  // the next id is the number of pieces, even if ids have a gap
   CHECK(parse(json).encode("<x>ab<y>") == ids{3, 300, 4});
 }
 

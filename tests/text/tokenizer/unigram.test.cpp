@@ -38,7 +38,7 @@ TEST_CASE("a word is split into the pieces with the greatest sum of scores, as t
   CHECK(encoded(bytes,
                 "a\xc3\xa9"
                 "b") == ids{1, 6, 7, 2});
-  CHECK(encoded(bytes, "a\xc3\xa9xb") == ids{1, 0, 2});  // a run of unknown characters falls back as a whole or not at all
+  CHECK(encoded(bytes, "a\xc3\xa9xb") == ids{1, 0, 2});  // a run of unknown characters becomes bytes as a whole, or not at all
 }
 
 TEST_CASE("a missing unknown token and a piece that is too long are errors; a long word is encoded") {

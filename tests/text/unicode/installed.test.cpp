@@ -7,7 +7,7 @@
 
 using lazyprune::installed_unicode;
 
-TEST_CASE("lowercase() maps each character by itself") {
+TEST_CASE("lowercase() maps each character without regard to its neighbours") {
   CHECK(installed_unicode().lowercase("\xc3\x84\xce\xa3\xce\x91\xce\xa3 \xc4\xb0 \xc7\x85 Ab\xe1\xba\x9e") ==
         "\xc3\xa4\xcf\x83\xce\xb1\xcf\x83 i\xcc\x87 \xc7\x86 ab\xc3\x9f");
 }

@@ -39,14 +39,14 @@ TEST_CASE("character classes match as in Oniguruma") {
                 "a\xe1\xa0\x8e"
                 "b\xc2\x85"
                 "c\x1c"
-                "d\xe2\x80\x8b") == "\xc2\x85|");  // matches U+0085, but not U+180E, U+001C or U+200B
+                "d\xe2\x80\x8b") == "\xc2\x85|");  // \s matches U+0085, but not U+180E, U+001C or U+200B
   CHECK(matches(R"([^\S])", "a b") == " |");
   CHECK(matches(R"(\w+)",
                 "a\xcc\x81_b\xe2\x80\x8d"
-                "c\xe2\x85\xa0\xe2\x93\x90 \xe2\x91\xa0") == "a\xcc\x81_b|c\xe2\x85\xa0\xe2\x93\x90|");  // neither joiner nor circled digit
+                "c\xe2\x85\xa0\xe2\x93\x90 \xe2\x91\xa0") == "a\xcc\x81_b|c\xe2\x85\xa0\xe2\x93\x90|");  // U+200D and U+2460 do not match
   CHECK(matches(R"(\d+)", "12\xd9\xa3\xc2\xb2") == "12\xd9\xa3|");
   CHECK(matches(R"(\p{Han}+)", "a\xe6\x97\xa5\xe6\x9c\xac\xe3\x83\xbc\xe3\x80\x85") ==
-        "\xe6\x97\xa5\xe6\x9c\xac|\xe3\x80\x85|");  // by script, without script extensions
+        "\xe6\x97\xa5\xe6\x9c\xac|\xe3\x80\x85|");  // \p{Han} asks for the script, and ignores script extensions
   CHECK(matches("(?i:'s)", "'s 'S '\xc5\xbf 'x") == "'s|'S|'\xc5\xbf|");
 }
 
