@@ -299,6 +299,7 @@ static size_t queries_of(const lazyprune_plan* plan) {
 /* Returns the evidence that the plan wants. Supports all kinds for which the library's own policies ask. The scratch already has the
  * probabilities and queries of the last rows. */
 static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, scratch* w, int fused) {
+  if (plan->wants == LAZYPRUNE_PROBES) fused = 1; /* the library computes the rows of probes from queries and keys */
   const model* m = s->m;
   const size_t cached = plan->active_count * m->kv_heads * m->head_dim;
   lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
@@ -309,7 +310,7 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
   e.head_dim = m->head_dim;
   if (plan->wants == LAZYPRUNE_ATTENTION || plan->wants == LAZYPRUNE_WINDOW || plan->wants == LAZYPRUNE_VALUES ||
       plan->wants == LAZYPRUNE_PROBES) {
-    e.data = fused || plan->wants == LAZYPRUNE_PROBES ? NULL : w->shown; /* the library computes the rows of probes itself */
+    e.data = fused ? NULL : w->shown;
     e.data_count = e.queries * m->heads * plan->active_count;
     e.stride = plan->active_count;
     e.query = w->shown_queries;
