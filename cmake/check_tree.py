@@ -39,7 +39,7 @@ PROGRAM_WITHOUT_TEST = """
     pages/trace_page_template
     questions/prediction_log questions/question_set questions/results questions/runner
     terminal/progress
-""".split()  # The tests of command_line, of the commands and of the two pages test these. Progress is shown only on a terminal.
+""".split()  # The tests of command_line, of the commands and of the two pages test these. Only a terminal shows progress, so terminal/progress is not tested.
 
 SKIPPED = "skipped: needs Universal Ctags (universal-ctags)"
 
@@ -91,7 +91,7 @@ def floors(root, wrong):
 
 def mirror(root, wrong):
     headers = [re.sub(r"\.(hpp|cuh)$", "", path) for path in files(root, "include/lazyprune", "*.hpp", "*.cuh")]
-    headers = [path for path in headers if "detail" not in path.split("/")[:-1]]  # the tests of the headers that include them test them
+    headers = [path for path in headers if "detail" not in path.split("/")[:-1]]  # headers in detail/ are tested through the headers that include them
     tests = [path for path in files(root, "tests", "*.test.cpp") if path.split("/")[0] in FLOORS]
     tests = [path.removesuffix(".test.cpp") for path in tests]
     for header in set(headers) - set(tests) - set(WITHOUT_TEST):
@@ -139,7 +139,7 @@ def example_floors(root):
 
     def highest(unit):
         headers = re.findall(r"<lazyprune/([^>]+)>", "\n".join(found[unit]))
-        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # a file includes a folder's headers in quotes
+        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # single files include them in quotes
         folders = [other for other in units if other.endswith("/") and any((top / other / header).exists() for header in quoted)]
         return max([floor_of(header) or 0 for header in headers] + [highest(folder) for folder in folders], default=0)
 

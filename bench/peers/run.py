@@ -30,7 +30,8 @@ STAGES = ["6:0.7,13:0.7,19:0.7", "6:0.355,13:0.355,19:0.355"]
 
 # Bounds for how far apart the logits of both engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places.
 # With bf16 weights, both round activations to bf16. llama.cpp also rounds keys and values to f16. Rounding makes a difference of a few
-# hundredths at most. The easiest mistake between the two formats is a wrong order of the rows in the key heads. It makes a difference of 0.1.
+# hundredths at most. The easiest mistake in writing the same weights as GGUF and as safetensors is a wrong order of the rows in the key
+# heads. It makes a difference of 0.1.
 SAME_MODEL = {"BF16": 0.05, "F32": 0.01}
 
 

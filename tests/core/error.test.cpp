@@ -28,7 +28,7 @@ TEST_CASE("an error gives its fields and its code") {
   CHECK_THROWS_AS(throw error("a", "b", "c"), std::runtime_error);
 }
 
-TEST_CASE("an error that is reported for another file names that file first and keeps the other fields") {
+TEST_CASE("an error wrapped with a file name begins with that name; its own file moves into the place, and the rest stays") {
   const error outer("a.json", error("--stages", "stage 2", "a layer", "x", error_code::unsupported));
   CHECK(std::string(outer.what()) == "a.json: --stages: stage 2: expected a layer, found x");
   CHECK(outer.file() == "a.json");

@@ -52,9 +52,9 @@ inline constexpr std::string_view deepseek3_words =
 inline constexpr std::string_view gpt2_words = pre_tokenizer::gpt2_words;
 
 /// The names are those of GGUF's tokenizer.ggml.pre. The tests compare these pre-tokenizers with a tokenizer.json of the same kind. Ten
-/// names have no such test: phi-2, llama3, llama-v3, falcon3, falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and deepseek-r1-qwen. For each of
-/// these, llama.cpp splits a text as for a name that has a test. All other names, such as `default`, are refused, because their rules
-/// would be a guess. Many names share a pattern but differ in their other settings.
+/// names have no such test: phi-2, llama3, llama-v3, falcon3, falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and deepseek-r1-qwen. They need
+/// none: llama.cpp treats each of them like another name of this list, and that name has a test. Names that are not in this list, such as
+/// `default`, are refused, because their rules would be a guess. Many names share a pattern but differ in their other settings.
 inline constexpr named_pre_tokenizer all_named_pre_tokenizers[] = {
     {"gpt-2", {gpt2_words}},
     {"phi-2", {gpt2_words}},
