@@ -49,7 +49,7 @@ TEST_CASE("a LongBench sample") {
                                                                .language = "en"}});
 }
 
-TEST_CASE("a RULER sample: its answer_prefix follows the prompt and the end of the chat format") {
+TEST_CASE("a RULER sample: its answer_prefix comes last: after the prompt, or in a chat after the end of the chat format") {
   const auto whole = samples(R"({"index": 3, "input": "text", "outputs": ["1", "2"], "length": 9})");
   REQUIRE(whole.size() == 1);
   CHECK(

@@ -49,7 +49,7 @@ class line_reader {
     return std::nullopt;
   }
 
-  /// The number of the last line that was returned or refused. The first line is number 1.
+  /// The number of the line that the last call of `next` returned, refused or looked for. The first line is number 1.
   std::size_t number() const { return number_; }
   const std::string& name() const { return name_; }
 

@@ -101,8 +101,8 @@ TEST_CASE("Table 1: means of groups, bold unless a loss is certain, a dash if a 
   const std::string table = section_of(page, "Table 1");
   CHECK(table.find("budget 0.6") < table.find("budget 0.3"));  // the larger budget first
   const std::string single = between(table, "<th rowspan=\"3\">Single-Doc QA</th>", "</tbody>");
-  // The mean of 20 and 40 is 30. Their intervals end 3 and 4 below them, and 4 and 3 above them. The mean's interval therefore ends
-  // sqrt(3^2 + 4^2) / 2 = 2.5 below and above the mean.
+  // The mean of 20 and 40 is 30. The interval of 20 is 17 to 24, and that of 40 is 36 to 43. Below the scores the distances are 3 and 4,
+  // and above them 4 and 3, so the mean's interval ends sqrt(3^2 + 4^2) / 2 = 2.5 below and above the mean.
   CHECK(count(single, "<td class=\"all\" colspan=\"4\">30.0 (27.5–32.5), 1.00x</td>") == 1);
   // The pruned mean's interval has the half width sqrt(1 + 1) / 2 = 0.7. The mean loss is 1 point. Its interval begins
   // sqrt(2^2 + 0.5^2) / 2 = 1.03 lower, below 0, so the loss is not certain and the mean is bold.
@@ -140,7 +140,8 @@ TEST_CASE("Figure 5: a chart of the means and one per task, with a line per meth
   CHECK(count(figure, "<li>") == 3);
   const std::string lcc = between(figure, "<figcaption>lcc</figcaption>", "</figure>");
   CHECK(count(lcc, "<title>lazyllm@2+3, budget 0.6: score 58.0 (57.0–59.0), TTFT 1.50x (1.40–1.60)</title>") == 1);
-  // The x axis runs from 1 (dense) to 4 (narrativeqa), 106 units each; the y axis from 30 to 70, 49.5 units for ten points.
+  // The x axis is the speedup, from 1 (dense) to 4 (narrativeqa). A step of 1 is 106 units wide. The y axis is the score, from 30 to 70.
+  // Ten points are 49.5 units high.
   CHECK(count(lcc, "<path d=\"M103.0 69.4L262.0 69.9\" fill") == 1);
   CHECK(count(lcc, "<path d=\"M103.0 208.0L262.0 208.0\" fill") == 1);
   CHECK(count(lcc, "\">1.0</text>") == 1);
@@ -171,7 +172,7 @@ TEST_CASE("Figure 5's first chart is also a file of its own with a legend, unles
   CHECK(sweep_figure(untimed).empty());
 }
 
-TEST_CASE("Figure 6: mean scores over layers, one line per share; no chart if no single stage was run") {
+TEST_CASE("Figure 6: mean scores over layers, one line per share; no chart if no policy with one stage was run") {
   sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<table") == 0);
@@ -205,7 +206,7 @@ TEST_CASE("Figure 7: layers that have computed the same tokens are one stage") {
   }
   const std::string page = sweep_page(table), figure = section_of(page, "Figure 7");
   check_whole(page);
-  CHECK(count(figure, "<figure>") == 1);  // for lazyllm; static lacks a task and has no stages
+  CHECK(count(figure, "<figure>") == 1);  // only lazyllm methods have a chart; static would also lack a task
   CHECK(count(figure, "<figcaption>lazyllm@2+3, budget 0.3</figcaption>") == 1);
   CHECK(count(figure, "<th>0 %</th><th>50 %</th><th>100 %</th>") == 1);
   CHECK(count(figure, "<td class=\"text\">layers 1–2</td><td>100.0</td><td>100.0</td><td>100.0</td>") == 1);
