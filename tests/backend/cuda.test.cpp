@@ -18,7 +18,8 @@
 
 using namespace lazyprune_test;
 
-// The part `attention` has many large cases. Its memory accesses are checked only in a full run. The walk below always checks them.
+// The part `attention` has many large cases. Its memory accesses are checked only in a full run. The walk below checks its accesses in
+// every run.
 #define PART(name, holds)                                                      \
   TEST_CASE("cuda: " name) {                                                   \
     std::optional<unchecked> fast;                                             \
@@ -28,7 +29,7 @@ using namespace lazyprune_test;
 
 LAZYPRUNE_CONTRACT(PART)
 
-// A walk through random combinations of values, until random draws find no new pair of values (attention_walk). It leaves out cases whose
+// Walks through random combinations of values until random draws find no new pair of values (attention_walk). It leaves out cases whose
 // scores need more multiplications than a limit. $LAZYPRUNE_TEST_ATTENTION_WORK sets another limit. With 4000000000 no case is left out.
 TEST_CASE("cuda: attention of every shape agrees with the reference") {
   const char* given = std::getenv("LAZYPRUNE_TEST_ATTENTION_WORK");

@@ -174,8 +174,8 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     std::size_t compared = 0;
     for (std::size_t s = 0; s < expected.size(); ++s) {
       CAPTURE(s);
-      // Scores are floats. If a choice is closer than their rounding, both kept sets are correct. All later steps depend on this choice, so
-      // they are not compared.
+      // Scores are floats. If a kept and a dropped score differ by less than their rounding, either token may be kept. All later steps
+      // depend on this choice, so they are not compared.
       if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < rounding_margin; })) {
         ++cut;
         break;
@@ -356,7 +356,7 @@ TEST_CASE("self-information equals the log-likelihood of each token when tokens 
   };
   CHECK(differ(information(oracle, exact, dense())) < 1e-10);
   cpu fast{tested_execution()};
-  CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits of 30 and more, in float on any path
+  CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits reach 30 and more, in float
 
   CHECK(information(oracle, exact, random_drop(0.5)) == information(oracle, exact, dense()));  // no token is dropped: all are outputs
 
@@ -439,7 +439,7 @@ TEST_CASE("wrong token ids, too many tokens, no tokens, or another model's seque
   CHECK_NOTHROW(forward(work, seq, good, phase::prefill));
 }
 
-// Tests of evidence compare it with the numbers that the model computed. Each scorer below records its view, and computes its scores from
+// The tests below compare evidence with the numbers that the model computed. Each scorer records its view, and computes its scores from
 // positions alone. So runs with different evidence keep the same tokens.
 
 namespace {
@@ -671,7 +671,7 @@ TEST_CASE("evidence: ids are those of all known tokens") {
       far += step.copies[l].ids.size() > step.copies[l].positions.size();
     }
   });
-  CHECK(far > 4);  // once tokens are dropped, a position is not an index
+  CHECK(far > 4);  // layers where tokens were dropped, so a position is not an index of `active`
 }
 
 TEST_CASE("evidence: every view with attention holds the query token's attention to the active tokens") {
@@ -704,8 +704,8 @@ TEST_CASE("evidence: every view with attention holds the query token's attention
       const key_rows<double> keys{cache.key(0), net.config.n_kv_heads, net.config.head_dim, cache.width(), slots};
       std::vector<float> expected(copy.attention.size());
       query_attention(query.data(), heads, keys, copy.positions, expected.data(), copy.positions.size());
-      // Probabilities are about 1/40. Float scores below 1 have an error of 6e-8, which changes probabilities by 2e-9. Those of different
-      // tokens differ by 1e-4.
+      // Probabilities are about 1/40. Float scores below 1 have an error of 6e-8, which changes probabilities by 2e-9. The
+      // probabilities of different tokens differ by about 1e-4.
       float worst = 0, least = 1, most = 0;
       for (std::size_t i = 0; i < expected.size(); ++i) {
         worst = std::max(worst, std::abs(copy.attention[i] - expected[i]));
@@ -777,7 +777,7 @@ TEST_CASE("evidence: a scorer that reads only the mean over heads gets this mean
     for (std::size_t l = 0; l < 4; ++l) REQUIRE(asked[s].copies[l].attention == values[s].copies[l].attention);
 }
 
-TEST_CASE("evidence: probes are the windows' rows of the named heads, reduced over the evidence rows; a layer may have none") {
+TEST_CASE("evidence: probes are the windows' rows of the named heads, reduced over the evidence rows; a layer may have no probes") {
   const auto net = tiny_model();
   const auto nothing = [](const auto&, const auto&, const auto&) {};
   const auto each = record<every_layer<window_view>>(net, everywhere, nothing);

@@ -15,7 +15,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-/// Everything that a run shows, for both kinds of session.
+/// All that a session shows at one layer of a step.
 struct seen {
   std::vector<position> active, rows;
   std::vector<row_source> sources;

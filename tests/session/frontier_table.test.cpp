@@ -48,7 +48,7 @@ TEST_CASE("a lost token frees its slot and stays lost") {
   CHECK(table.slots() == 0);
 }
 
-TEST_CASE("no two tokens share a slot, and size() is the most slots in use at one time") {
+TEST_CASE("no two tokens share a slot, and slots() is the most slots in use at one time") {
   std::mt19937 random(1);
   frontier_table table;
   table.append(50);

@@ -23,7 +23,7 @@ inline void must(bool fact, const char* what) {
   if (!fact) FAIL(std::string(what));  // doctest would print the address of a pointer
 }
 
-/// A hash of the arguments as a score. It has 24 bits in [0, 1), or one of only five values if `coarse`. Sometimes it is NaN or +inf.
+/// Returns a hash of the arguments as a score. It has 24 bits in [0, 1), or one of five values if `coarse`. Sometimes it is NaN or +inf.
 inline float hashed_score(std::uint64_t seed, std::uint64_t step, std::uint64_t done, std::uint64_t t, bool coarse) {
   std::uint64_t z = seed * 0x9e3779b97f4a7c15u + step * 0xbf58476d1ce4e5b9u + done * 0x94d049bb133111ebu + t * 0xd6e8feb86659fd93u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -94,7 +94,7 @@ class labelled_engine {
     }
   }
 
-  /// Follows a truncation, an abandoned step or a take_over: forgets each token's keys from the layer of its frontier in `table` on.
+  /// Follows a truncation, an abandoned step or a take_over: forgets each token's keys at its frontier in `table` and at later layers.
   void follow(const lazyprune::frontier_table& table) {
     names_.resize(table.known());
     for (lazyprune::position t = 0; t < table.known(); ++t)

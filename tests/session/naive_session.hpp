@@ -20,19 +20,21 @@ struct rules {
   std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: no pruning
   unsigned keep_first = 0, keep_last = 0;
   bool before_first_layer = false;                     // may drop tokens before layer 0
-  bool sums = false;                                   // a token's score is the sum over all layers but the last at which it was active
-  std::function<bool(unsigned layer)> adds = nullptr;  // with sums: whether this layer adds to them; null: each layer does
+  bool sums = false;                                   // a score sums the layers where the token was active, without the model's last
+  std::function<bool(unsigned layer)> adds = nullptr;  // with sums: whether this layer's scores are added; null: all are
   enum { keep_all, bounded, none, for_good, chosen } store = keep_all;
   std::size_t store_rows = 0;                                       // the size of a bounded store
   std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a slot
   std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // the number of layers that a chunk runs
-  unsigned window = 0;  // each layer's evidence: the attention of the last `window` tokens, without those known at the last query; 0: none
+  // The evidence of each layer is the attention of the last `window` tokens, without tokens that the last step with outputs knew. 0 means
+  // that no rows are evidence.
+  unsigned window = 0;
 };
 
 struct layer {
   std::vector<token> active, rows, revived, waited;
   std::size_t output_rows = 0;
-  std::size_t evidence_rows = 0;  // the rows whose attention is the evidence; 0 in a chunk, and if rules::window is 0
+  std::size_t evidence_rows = 0;  // the number of rows whose attention is the evidence; 0 in a chunk, and if rules::window is 0
   friend bool operator==(const layer&, const layer&) = default;
 };
 
@@ -170,7 +172,7 @@ class session {
     known_ = first;
     queried_ &= known_ > 0;
     asked_to_ = std::min(asked_to_, first);
-    while (!queried_ && asked_to_ > 0 && !kv_.back().count(asked_to_ - 1)) --asked_to_;  // the adopted tokens after it are gone
+    while (!queried_ && asked_to_ > 0 && !kv_.back().count(asked_to_ - 1)) --asked_to_;  // back to the last adopted token that is left
     forget_tail();
   }
 
@@ -181,7 +183,9 @@ class session {
     asked_to_ = known_;
   }
 
-  /// Whether take_over(other) is allowed: `other` has run only chunks, and none of them ran more layers than a chunk of this session.
+  /// Returns true if take_over(other) is allowed. `other` must have run only chunks, each with at most as many layers as a chunk of this
+  /// session. Each token must have no keys, or all keys, or a waiting row. take_over forgets the keys of the tokens from `end` on, so these
+  /// tokens are not checked.
   bool may_take_over(const session& other) const {
     if (other.queried_) return false;
     const token end =
@@ -207,7 +211,7 @@ class session {
   std::size_t known() const { return known_; }
   bool cached(unsigned l, token t) const { return kv_[l].count(t) > 0; }
   bool stored(unsigned l, token t) const { return aux_[l].count(t) > 0; }
-  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // also if the store refused it, until the spills are saved
+  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // true also for a refused row, until the spills are saved
   const std::set<token>& losses() const { return losses_; }
 
   token first_evidence_row() const { return std::max(asked_to_, known_ - std::min(known_, rules_.window)); }
@@ -220,7 +224,8 @@ class session {
       for (std::size_t& sum : counted.prefill_dense_rows) add(sum, tokens);
   }
 
-  /// The first token that a chunk leaves for a later step, whose evidence may include the token's attention at every layer.
+  /// Returns the first token that a chunk leaves for a later step. The evidence of that step may include the attention of this token and of
+  /// later tokens, at every layer.
   token chunk_end() const { return rules_.window == 0 ? known_ : std::max(asked_to_, known_ - std::min(known_, rules_.window - 1)); }
   void forget_tail() {
     for (token t = chunk_end(); t < known_; ++t) {
@@ -241,7 +246,7 @@ class session {
     unsaved_.clear();
   }
 
-  /// Whether the token can enter the next layer: it has keys there, or its hidden state is carried, stored or waiting.
+  /// Returns true if the token can enter the next layer: it has keys there, or its hidden state is carried, stored or waiting.
   bool able(token t) const {
     if (kv_[next_].count(t)) return true;
     if (next_ == 0) return !gone_.count(t);
@@ -314,7 +319,7 @@ class session {
     }
   }
 
-  /// Whether the row is about to be read. Such a row stays under every rule.
+  /// Returns true if the row is about to be read. Such a row stays under every rule.
   bool read_next(unsigned l, token t) const { return l == next_ && active_.count(t); }
 
   void choose_stored() {
@@ -349,7 +354,7 @@ class session {
   std::set<token> left_out_;                 // dropped for good
   std::set<token> losses_;                   // lost since the last begin
   std::map<token, float> sums_;
-  bool queried_ = false;  // a step had outputs
+  bool queried_ = false;  // true after a step with outputs
   token asked_to_ = 0;    // the number of tokens known after the last step with outputs, or after a later `adopt`
 
   // The step in progress.

@@ -242,7 +242,7 @@ TEST_CASE("errors of a session have the right code") {
         }) == error_code::wrong_order);
 }
 
-TEST_CASE("finish before the last layer, or inside it, leaves the step unfinished") {
+TEST_CASE("a call of finish before the last layer, or inside a layer, leaves the step unfinished") {
   const auto refused = [](auto&& work) {
     lazyprune::session session(dense(), {.layers = 2});
     {
@@ -335,8 +335,8 @@ TEST_CASE("margin of negative scores, of a tie, and of a selector that keeps low
   CHECK(margin(top_k{}, {0.5f, 0.2f, 0.2f, 0.2f, 0.1f, 1.0f}) == 0.0f);
   CHECK(margin(top_k{}, {0.5f, 0.0f, 0.0f, 0.0f, -0.1f, 1.0f}) == 0.0f);
   CHECK(margin(top_k{}, {-0.5f, -0.5f, -0.5f, -0.5f, -0.5f, 1.0f}) == 0.0f);
-  // Pages of two tokens. The query token's page is kept, and the page with the best token (0.9), although this page also has the token
-  // with 0.1. A dropped page has a token with 0.4.
+  // Two of the three pages of two tokens are kept: the query token's page and the page with the best token (0.9). The kept token with 0.1
+  // scores less than the dropped tokens with 0.4, so there is no margin.
   CHECK(std::isnan(margin(blocks{.size = 2}, {0.9f, 0.1f, 0.4f, 0.4f, 0.2f, 0.0f})));
 }
 
@@ -517,7 +517,7 @@ TEST_CASE("pages() lists the pages that hold an active token of the entered laye
   CHECK(std::vector(pages.begin(), pages.begin() + 4) == std::vector<std::uint32_t>{0, 1, 3, 4});
 }
 
-TEST_CASE("a copy goes on as the session would, with the same limit, and allocates nothing") {
+TEST_CASE("a copy goes on as the session would, with the same limit; a session with an unfinished step cannot be copied") {
   const policy remembering{accumulated_attention{}, stages{{1, 0.5}, {2, 0.6}}, top_k{}, bounded{.rows = 5}};
   const auto check = [](auto& original, auto copied) {
     attended(original, {.tokens = 20});
@@ -641,7 +641,7 @@ TEST_CASE("truncate(0) is reset, but keeps the statistics") {
   CHECK(error_of([&] { session.truncate(13); }) == at("session: truncate", {"12", ", found 13"}));
 }
 
-TEST_CASE("truncating tokens whose steps changed no others leaves no trace of them") {
+TEST_CASE("truncating tokens whose steps changed no other tokens leaves no trace of the truncated tokens") {
   const policy method{attended_scores{}, prompt_only{stages{{1, 0.5}}}, top_k{}, none{}};  // after the prompt nothing is pruned
   lazyprune::session session(method, {.layers = 3}), other(method, {.layers = 3});
   for (auto* s : {&session, &other}) attended(*s, {.tokens = 12});
@@ -722,8 +722,8 @@ TEST_CASE("a scorer of ids sees the ids of all known tokens, pruned ones include
 
 namespace {
 
-/// The error of `finish` for a step in which only the policy may be wrong. Checks that nothing was dropped, and that the session can go on
-/// after the step is abandoned.
+/// Returns the error of `finish` for a step in which only the policy may be wrong. After an error, checks that nothing was dropped, and
+/// that the session can go on after the step is abandoned.
 template <class Policy>
 fault said_of(const Policy& parts, const step_request& request, std::vector<std::vector<position>>* active = nullptr) {
   lazyprune::session session(parts, {.layers = 4});

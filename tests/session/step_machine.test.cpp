@@ -72,7 +72,7 @@ struct hashed_positions {
 /// A schedule that looks its share up in a table by phase and done layers. A share of 0 means no pruning.
 struct by_table {
   std::vector<double> prefill, decode;  // (layers)
-  bool foretells;                       // whether `first` says when it could first prune
+  bool foretells;                       // whether `first` returns the first layer with pruning; if not, it returns 0
 
   std::size_t keep(const layer_context& c) const {
     const double share = (c.step == phase::prefill ? prefill : decode)[c.done];
@@ -97,7 +97,7 @@ by_table random_table(std::mt19937& random, unsigned layers) {
 }
 
 /// A store that admits most rows. It chooses them by position and by the number of rows. It may therefore refuse a stored row later, even
-/// if this row is about to be read. `refused_reads` counts such refusals.
+/// if this row is about to be read. `refused_reads` counts refused rows that were about to be read (score +inf).
 struct by_hash {
   std::size_t* refused_reads;
   static bool admits(position t, std::size_t rows) { return ((t * 0x9e3779b1u + rows * 0x85ebca6bu) >> 7) % 4 != 0; }
@@ -164,7 +164,7 @@ class walk {
  private:
   static constexpr std::size_t most_tokens = 200;
 
-  /// A session without tokens, with a random policy and the walk's store.
+  /// Makes a world without tokens, with a random policy and the walk's store.
   world new_world() {
     const auto scores = static_cast<kind>(random_() % 6);
     const by_table table = random_table(random_, layers_);
@@ -243,8 +243,9 @@ class walk {
       worlds_[any_below(3)] = std::move(next);
   }
 
-  /// Lets a session with another policy take over. A later prefill must then see the same tokens as if that session had read all tokens
-  /// itself. With `anew` the sequence is first restarted with a few chunks, because other sequences can seldom be taken over.
+  /// Lets a new session with another policy take over the tokens of `w`. A later prefill must then see the same tokens as if the new
+  /// session had read all tokens itself. With `anew`, `w` first starts again with a few chunks, because other sequences can seldom be taken
+  /// over.
   void take_over(world& w, bool anew) {
     if (anew) {
       w.session.truncate(0);
@@ -446,8 +447,8 @@ class walk {
 /// The walks of a store must meet more than this many events of each kind. The number shrinks with the default number of walks.
 const std::size_t often = 100 / one_in(std::size_t{4});
 
-/// The number of walks with each of the five stores. The environment variable LAZYPRUNE_WALKS can ask for another total, for example for
-/// more walks than the suite has time for.
+/// The number of walks with each of the five stores. The environment variable LAZYPRUNE_WALKS can set another total for all stores, for
+/// example more walks than the suite has time for.
 std::uint32_t walks_of_each_store() {
   const char* asked = std::getenv("LAZYPRUNE_WALKS");
   return asked ? static_cast<std::uint32_t>(std::strtoul(asked, nullptr, 10)) / 5 : 1000 / one_in(4u);

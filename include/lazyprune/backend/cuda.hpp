@@ -39,7 +39,7 @@ inline namespace v0 {
 /// weights are rounded to bf16 before a product with bf16 keys and values. With `execution::exact`, activations, queries and attention
 /// weights are not rounded. The backend then keeps bf16 weights as float, in twice the memory.
 ///
-/// An operation returns when its work is queued on the device. An operation that copies numbers to the host waits for the copy. Scratch
+/// An operation that copies numbers to the host waits for the copy. Every other operation returns when its work is queued. Scratch
 /// memory grows to the largest operation seen and is then reused. The same input gives the same bits in every run, but a row may get other
 /// bits in another batch. A process may have any number of these objects (contexts). Only one thread at a time may use a context.
 class cuda_backend {
@@ -49,7 +49,8 @@ class cuda_backend {
   using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
   using kv_layer = device::stored_kv;
   using row_store = device::row_store;
-  static constexpr std::size_t block_rows = 2048;  // a layer reads its weights, and launches some twenty kernels, for each block of rows
+  // Blocks are large, because a layer reads its weights and launches some twenty kernels for each block of rows.
+  static constexpr std::size_t block_rows = 2048;
 
   class parameters {
    public:

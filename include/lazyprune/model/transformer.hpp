@@ -66,8 +66,8 @@ class transformer {
   explicit transformer(workspace<Backend>& work)
       : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work) {}
 
-  /// Runs the layers of all steps. Returns false if an observer stopped them. For a step with outputs, it reads the logits after the last
-  /// token if `read_logits_of_all` is set or the step's observer wants logits. The logits that were read last stay in the workspace.
+  /// Runs the layers of all steps. Returns false if an observer stopped them. The logits after the last token of a step with outputs are
+  /// read if `read_logits_of_all` is true or the step's observer wants logits. The logits that were read last stay in the workspace.
   bool run(batch steps, bool read_logits_of_all) {
     work_.outputs_ = 0;
     check(steps);
@@ -266,7 +266,7 @@ class transformer {
   /// Gathers the layer's input in work_.x_: embeddings, rows carried from the layer before, revived rows and waiting rows.
   void gather(layer_id l, std::size_t n) {
     step_observer* observer = running_.front()->observer;
-    // One gathering serves all sequences. So the observer is told of it only if all sequences have the same one.
+    // One gathering serves all sequences. An observer is told of it only if it observes all of these sequences.
     if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == observer; })) observer = nullptr;
     during(observer, step_section::moving, [&] {
       work_.positions_.clear();
@@ -614,9 +614,9 @@ std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequ
   return pass.logits();
 }
 
-/// Returns the self-information of each token: -log p(token | tokens before it), in nats, and infinity for the first token. It runs one
-/// prefill of a new sequence. All rows are outputs, so no token is pruned. The result is empty if the observer stopped the step. Throws as
-/// `forward` does, and if the sequence is not new.
+/// Returns the self-information of each token: -log p(token | tokens before it), in nats, and infinity for the first token. Runs one
+/// prefill of `seq`, a new sequence. All rows are outputs, so no token is pruned. The result is empty if the observer stopped the step.
+/// Throws as `forward` does, and if the sequence is not new.
 template <tensor_backend Backend>
 std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                      step_observer* observer = nullptr) {

@@ -23,7 +23,8 @@ struct number_not_finite {
 
 namespace detail {
 
-/// Reads all numbers in one pass without branches. The inner loop has a constant length, so that compilers vectorise it even at -O2.
+/// Returns true if all numbers are finite. Reads them in one pass without branches. The inner loop has a constant length, so that compilers
+/// vectorise it even at -O2.
 inline bool all_finite(std::span<const float> numbers) noexcept {
   constexpr std::size_t block = 64;
   std::uint32_t others = 0;
@@ -34,7 +35,7 @@ inline bool all_finite(std::span<const float> numbers) noexcept {
   return others == 0;
 }
 
-/// Column i of the row belongs to token i.
+/// The first number of the row that is not finite. Column i belongs to tokens[i].
 inline std::optional<number_not_finite> not_finite_in_row(std::span<const float> row, std::span<const position> tokens) noexcept {
   if (all_finite(row)) return std::nullopt;
   std::size_t i = 0;
@@ -42,7 +43,7 @@ inline std::optional<number_not_finite> not_finite_in_row(std::span<const float>
   return number_not_finite{tokens[i], row[i]};
 }
 
-/// Row i (width numbers, `stride` floats from the row before) belongs to token i.
+/// The first number of the rows that is not finite. Row i has `width` numbers from data[i * stride] on, and belongs to tokens[i].
 inline std::optional<number_not_finite> not_finite_in_rows(const float* data, std::size_t stride, std::size_t width,
                                                            std::span<const position> tokens) noexcept {
   for (std::size_t i = 0; i < tokens.size(); ++i) {

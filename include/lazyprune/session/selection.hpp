@@ -105,7 +105,7 @@ selection_outcome select(const Selector& selector, const selection_request& requ
     } else {
       best_dropped = std::max(best_dropped, scores[i]);
       tokens[dropped] = tokens[i];
-      scores[dropped++] = comparable(scores[i]);  // a wrapper of the selector may have raised it
+      scores[dropped++] = comparable(scores[i]);  // a selector that wraps another may have raised this score
     }
   }
   tokens.resize(dropped);

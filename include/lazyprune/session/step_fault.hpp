@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The faults of an engine or a policy in a step. Calls inside a step do not throw. The session therefore notes the first fault and drops
-// nothing because of it. `finish` reports this fault.
+// The faults of an engine or a policy in a step. Calls inside a step do not throw. The session therefore notes the first fault, and
+// `finish` reports it. No fault makes the session drop a token.
 #pragma once
 
 #include <string>

@@ -28,10 +28,9 @@ inline namespace v0 {
 struct step_request {
   std::size_t tokens;  // new tokens, at least 1, at the end of the sequence
   lazyprune::phase phase = lazyprune::phase::prefill;
-  /// How many of the new tokens are outputs: the last ones. It may be none or all of them. Outputs are required at every layer, and the
-  /// last layer computes them to the end. The last output is the query token. If all new tokens are outputs, none of them is pruned. A step
-  /// without outputs is a chunk, and has no query. It ends before the first layer that could prune. Its rows wait there for a step with a
-  /// query.
+  /// The last `outputs` of the new tokens are outputs: from none to all of them. Outputs are required at every layer, and the last layer
+  /// computes them to the end. The last output is the query token. If all new tokens are outputs, none of them is pruned. A step without
+  /// outputs is a chunk, and has no query. It ends before the first layer that could prune. Its rows wait there for a step with a query.
   std::size_t outputs = 1;
 };
 
@@ -80,7 +79,7 @@ class step_machine {
   }
 
   /// Makes room for a sequence of `max_tokens` tokens and sets this limit. From then on nothing allocates. Call it between steps. Throws
-  /// `error` if fewer tokens than the known ones, or 2^32 - 1 or more, are asked for.
+  /// `error` if `max_tokens` is less than the number of known tokens, or if it is 2^32 - 1 or more.
   void reserve(std::size_t max_tokens) {
     require_between_steps("reserve");
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
@@ -161,9 +160,9 @@ class step_machine {
 
   /// The number W of queries whose attention the scorer gathers at every layer (windows or probes); 0 for other scorers. Let `a` be the
   /// number of tokens known after the last step with outputs, and k the number known now. The evidence rows of a step are the tokens from
-  /// max(a, k - W) on. They are required. A step that was abandoned may have dropped some of them for good: these have no rows. A chunk
-  /// computes only tokens before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every
-  /// layer, however the prompt was cut.
+  /// max(a, k - W) on. They are required. An evidence row that an abandoned step dropped for good is in no plan. A chunk computes only
+  /// tokens before max(a, k - W + 1), perhaps none. A later step with outputs then computes all of its evidence rows at every layer,
+  /// however the prompt was cut.
   virtual std::size_t evidence_window() const noexcept = 0;
 
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
@@ -358,7 +357,7 @@ class step_machine {
     end_step();
     queried_to_ = std::min(queried_to_, tokens);
     while (!queried_ && queried_to_ > 0 && table_.frontier(static_cast<position>(queried_to_ - 1)) < layers_)
-      --queried_to_;  // the adopted tokens after it are gone
+      --queried_to_;  // the adopted tokens that followed this token are forgotten
     restart_from(chunk_end(queried_to_, tokens));
     if (tokens > 0) return;
     queried_ = false;
@@ -456,7 +455,7 @@ class step_machine {
   }
 
   /// Lists the active tokens of layer 0. These are all known tokens, except those dropped for good and those that a scorer of positions
-  /// drops before layer 0. If the last step dropped no others, only the new tokens are missing from the list.
+  /// drops before layer 0. If the last step dropped no other tokens, the list lacks only the new tokens.
   void list_all() noexcept {
     if (listed_ == 0) active_.clear();
     const std::size_t end = request_.outputs > 0 ? known() : chunk_end(queried_to_, known());

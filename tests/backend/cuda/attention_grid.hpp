@@ -31,17 +31,17 @@ struct attention_grid_case {
   bool exact = false;
   std::size_t furthest = 3;  // the largest distance between neighbouring active tokens, in positions
 
-  /// Returns the number of multiplications for the scores. The values need as many again.
+  /// Returns the number of multiplications for the scores. The weighted sums of the values need as many again.
   std::size_t work() const { return shape.heads * shape.head_dim * rows * active; }
 };
 
-/// Returns the largest error of the outputs of a case, in units of the allowed error. Checks the probabilities itself.
+/// Returns the largest error of the outputs of a case, in units of the allowed error. Checks it and the probabilities.
 ///
 /// The allowed error is derived as follows. The reference gets keys and values as they are stored. If they are bf16 and the backend is not
-/// exact, the reference also gets queries in bf16, as tensor cores do. Only then are attention weights rounded, each by at most 2^-8 of its
-/// value. The result may differ by 2^-8 of the sum of the absolute values of its terms. Everything else is float. A sum of head_dim terms
-/// has an error of 0.42 sqrt(head_dim / 2) 2^-24 of its value (path_tolerance.hpp). The largest score in these cases is 16, in heads of 256
-/// numbers, and its error is 5e-6. An attention weight then has a relative error of 5e-6, and twice as much is allowed.
+/// exact, the reference also gets queries in bf16, as tensor cores do. Only in this case are attention weights rounded, each by at most
+/// 2^-8 of its value. The result may differ by 2^-8 of the sum of the absolute values of its terms. Everything else is float. A sum of
+/// head_dim terms has an error of 0.42 sqrt(head_dim / 2) 2^-24 of its value (path_tolerance.hpp). The largest score in these cases is 16,
+/// in heads of 256 numbers, and its error is 5e-6. An attention weight then has a relative error of 5e-6, and twice as much is allowed.
 inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   using namespace lazyprune;
   CAPTURE(c.shape.heads);

@@ -55,8 +55,8 @@ void run(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, std::
   cudaDeviceSynchronize();
 }
 
-/// Checks that `work` throws a fault that contains `says`, with each of five seeds. Even if only some orders of the threads give wrong
-/// results, the fault must be detected in every order.
+/// Checks that `work` throws a fault that contains `says`. Each of five seeds gives another order of the threads. The fault must be
+/// detected in every order, even if only some orders give wrong results.
 template <class Work>
 void check_fault(const std::string& says, Work work) {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u}) {
@@ -139,8 +139,9 @@ __global__ void last_block_sums(global<int> parts, global<unsigned> finished, gl
   out[0] = sum;
 }
 
-/// Each lane of two blocks reads its block's number. One lane of each block publishes reads by a fence and an atomic: the reads of all
-/// lanes if `All` is true, or else only its own. The block that publishes last writes the other block's number.
+/// Each lane of two blocks reads its block's number. Lane `teller` of each block publishes reads by a fence and an atomic. With `All`, a
+/// barrier comes first, so the lane publishes the reads of all lanes. Otherwise it publishes only its own read. The block that publishes
+/// last writes the other block's number.
 template <bool All>
 __global__ void last_block_writes(global<int> x, global<unsigned> finished, unsigned teller) {
   const int read = x[blockIdx.x];
@@ -183,7 +184,7 @@ __global__ void product(global<const std::uint16_t> a, global<const std::uint16_
   std::uint32_t left[4] = {two(a, group * 16 + pair), two(a, (group + 8) * 16 + pair), two(a, group * 16 + pair + 8),
                            two(a, (group + 8) * 16 + pair + 8)};
   const unsigned column = Made == mistake::b_rows ? threadIdx.x % 8 : group;
-  std::uint32_t right[2] = {two(b, column * 16 + pair), two(b, column * 16 + pair + 8)};  // b (8, 16) holds the columns
+  std::uint32_t right[2] = {two(b, column * 16 + pair), two(b, column * 16 + pair + 8)};  // row i of b (8, 16) is column i of mma's b
   if (Made == mistake::a_registers) std::swap(left[1], left[2]);
   if (Made == mistake::a_halves) left[0] = left[0] << 16 | left[0] >> 16;
   if (Made == mistake::b_registers) std::swap(right[0], right[1]);
@@ -240,11 +241,12 @@ std::vector<int> counted(std::size_t n) {
   return numbers;
 }
 
-// These functions return the place in the matrix of element i of a lane's fragment, for .bf16. They are from the PTX manual, "Matrix
-// Fragments for mma.m16n8k16 with floating point type".
+/// The place of an element in a matrix.
 struct place {
   unsigned row, column;
 };
+// These functions return the place in the matrix a, b or c of element i of a lane's fragment. They are from the PTX manual, "Matrix
+// Fragments for mma.m16n8k16 with floating point type", for .bf16.
 place a_place(unsigned lane, unsigned i) {
   const unsigned group = lane >> 2, in_group = lane % 4;
   return {i < 2 || (4 <= i && i < 6) ? group : group + 8, i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8};

@@ -74,7 +74,7 @@ class hosted_cuda {
   using memory = lazyprune::device::array<float, lazyprune::device::purpose::activations>;
   struct guest {
     memory there;
-    float* back = nullptr;  // where to copy the rows back to on the host; null if they are only read
+    float* back = nullptr;  // the host address to copy the rows back to; null if they are only read
     std::size_t size;
   };
 

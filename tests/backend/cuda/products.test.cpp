@@ -37,7 +37,7 @@ TEST_CASE("a weight in bf16 rounds activations to bf16") {
   CHECK(out.numbers()[0] == 1.0f + 0x1p-20f);
 }
 
-TEST_CASE("products of all numbers of rows have the same results, computed by cuBLASLt or by multiply_rows, in any order of calls") {
+TEST_CASE("a product is right for any number of rows and any order of calls, whether cuBLASLt or multiply_rows computes it") {
   const std::size_t inputs = 24, outputs = 5, most = 40;
   std::vector<float> w(outputs * inputs), x(most * inputs);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 7) - 3;
@@ -58,7 +58,7 @@ TEST_CASE("products of all numbers of rows have the same results, computed by cu
   }
 }
 
-TEST_CASE("few rows are at most four, with a weight in bf16 and activations that fit into shared memory") {
+TEST_CASE("are_few is true for at most four rows, if the weight is in bf16 and the activations fit into shared memory") {
   device::weight_upload upload;
   const auto weight = [&](std::size_t inputs, dtype as) {
     return device::weight(only(stored(std::vector<float>(inputs), 1, inputs, dtype::f32)), as, as, upload);

@@ -22,7 +22,7 @@ constexpr std::size_t gap = 3;  // numbers between rows of activations, and betw
 struct product_case {
   std::size_t rows, inputs, results;
   bool biased = false, adds = false;
-  std::size_t first = 0;  // the offset of the first activation, in numbers: not a multiple of 4 keeps the kernel from wide loads
+  std::size_t first = 0;  // the offset of the first activation, in numbers; the kernel needs a multiple of 4 for wide loads
 };
 
 float rounded(float x) { return float_of_bf16(bf16_of_float(x)); }
@@ -76,7 +76,7 @@ std::vector<float> computed(const product_case& c, const sample<Parts>& s) {
   return found;
 }
 
-/// Returns the largest difference from sums in double.
+/// Returns the largest difference between a result and its value in double, divided by 1 + |value|.
 template <unsigned Rows, unsigned Parts>
 double off_by(const product_case& c) {
   CAPTURE(Rows);

@@ -55,7 +55,7 @@ TEST_CASE("any_scorer gives the scores of its inner scorer") {
   CHECK(out == std::vector<float>{2.0f, 5.0f, 7.0f});
 }
 
-TEST_CASE("the scores stay the same if the evidence has one head, with the mean or maximum that over_heads names") {
+TEST_CASE("the scores stay the same if the evidence has only one head, the mean or maximum (as over_heads says) of all heads") {
   constexpr std::size_t queries = 3, heads = 4, n = 11;
   std::mt19937 random(5);
   std::vector<float> all(queries * heads * n);

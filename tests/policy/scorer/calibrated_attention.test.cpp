@@ -36,7 +36,7 @@ struct calibrated_attention_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, calibrated_attention_values);
 
-/// The term of one probe for each active token, in double, by the definition.
+/// Returns the term of one probe for each active token, computed in double from the definition.
 std::vector<double> term(const calibrated_probe& p, std::span<const float> probability, const std::vector<position>& positions,
                          std::size_t block) {
   std::map<std::size_t, std::vector<double>> of_block;
@@ -73,7 +73,7 @@ TEST_CASE("the score is the weighted sum of standardised logarithms of pooled pr
       for (layer_id layer = 0; layer < 4; ++layer) {
         const auto reads = scorer.probes(layer);
         const std::vector<float> data = some_numbers(reads.size() * n, 0.0f, random);
-        if (layer == 0 || layer == 2 || layer == 3) std::ranges::fill(expected, 0.0);  // a stage is over after 2 layers, and after 3
+        if (layer == 0 || layer == 2 || layer == 3) std::ranges::fill(expected, 0.0);  // a stage ends after 2 layers, and another after 3
         for (const calibrated_probe& p : scorer.chosen->list()) {
           if (p.layer != layer) continue;
           const auto row = static_cast<std::size_t>(std::ranges::find(reads, head_probe{p.head, p.queries}) - reads.begin());
@@ -87,7 +87,7 @@ TEST_CASE("the score is the weighted sum of standardised logarithms of pooled pr
     }
 }
 
-TEST_CASE("a layer's probes of one head and reduction are read once") {
+TEST_CASE("two probes of a layer that share a head and a reduction over the queries are read once") {
   const calibration c(some_probes);
   const std::vector<head_probe> first{{0, mean}}, second{{3, last}}, third{{1, max}};
   CHECK(std::ranges::equal(c.reads(0), first));
@@ -97,7 +97,7 @@ TEST_CASE("a layer's probes of one head and reduction are read once") {
   CHECK(calibrated_attention{}.probes(0).empty());
 }
 
-TEST_CASE("all tokens score 0 without probes, and where a probe sees no difference") {
+TEST_CASE("all tokens score 0 if there are no probes, or if the probe sees no difference between the tokens") {
   const std::vector<position> positions{4, 5, 70};
   const std::vector<float> same(3, 0.25f);
   std::vector<float> memory(71), out(3, 7.0f);
@@ -117,11 +117,11 @@ TEST_CASE("the text of a calibration is read back as the same probes") {
     CHECK_MESSAGE(!calibration::read(wrong), wrong);
 }
 
-TEST_CASE("probes that cannot be are refused") {
+TEST_CASE("impossible probes are refused") {
   CHECK(error_of([] { calibration(std::vector<calibrated_probe>{}); }) == at("probes", {"at least one probe", "none"}));
   CHECK(error_of([] { calibration::read("2.2.0.last.max@1"); }) == at("probes: probe 2.2.0.last.max@1", {"a layer before 2", "2"}));
   CHECK(error_of([] { calibration::read("2.0.0.last.max@1/4.1.0.last.max@1"); }) ==
-        at("probes: probe 4.1.0.last.max@1", {"a layer after the stage before it (2)", "1"}));
+        at("probes: probe 4.1.0.last.max@1", {"a layer from 2 on, where the stage before it ends", "1"}));
   CHECK(error_of([] {
           calibration({{2, 0, 0, last, block_pooling::max, std::numeric_limits<float>::infinity()}});
         }) == at("probes: probe 2.0.0.last.max@inf", {"a finite weight", "inf"}));

@@ -30,7 +30,7 @@ std::vector<float> score(const given_scores& scorer, const std::vector<position>
   return out;
 }
 
-TEST_CASE("a position has the score given for it; later positions have the highest score") {
+TEST_CASE("a position has the score given for it; positions after the list have the highest score in the list") {
   const given_scores scorer{position_scores({0.25f, 3.0f, -1.0f})};
   CHECK(score(scorer, {0, 1, 2}) == std::vector<float>{0.25f, 3.0f, -1.0f});
   CHECK(score(scorer, {2}) == std::vector<float>{-1.0f});

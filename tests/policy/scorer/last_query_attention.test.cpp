@@ -20,7 +20,7 @@ struct last_query_attention_values {
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, last_query_attention_values);
 
 TEST_CASE("the score is the mean or the maximum over the heads") {
-  // (heads, active), rows 4 apart
+  // (heads, active); a row begins every 4 numbers
   const std::vector<float> data{0.5f, 0.25f, 0.25f, 9.0f, 0.0f, 0.75f, 0.25f, 9.0f};
   const std::vector<position> positions{0, 5, 7};
   const attention_view view{data.data(), 2, 4, positions};

@@ -40,7 +40,7 @@ TEST_CASE("the scores of the prompt's layers are summed, and its last tokens ran
   CHECK(memory == std::vector<float>{0.75f, 0.25f, 0.5f, 0.5f});
 }
 
-TEST_CASE("one-token steps use the prompt's sums, and the tokens of these steps rank before the prompt's") {
+TEST_CASE("one-token steps use the prompt's sums, and their tokens rank first, like the prompt's last tokens") {
   const prompt_window_attention scorer{.window = 2, .kernel = 1};
   std::vector<float> memory(4);
   score(scorer, 0, memory, {0, 1, 2, 3}, {0.5f, 0.25f, 0.0f, 0.25f});

@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_floats(global<const std::uint16_t> from, fl
   }
 }
 
-/// Writes k and v (rows, kv_heads * head_dim) into slots. Their blocks must be writable. Grid (rows, pieces_for(kv_heads * pitch)).
+/// Writes k and v (rows, kv_heads * head_dim) into slots. The slots' blocks must be writable. Grid (rows, pieces_for(kv_heads * pitch)).
 template <class Stored>
 __global__ void put_rows(row_span<const float> k, row_span<const float> v, global<const std::uint32_t> slots, global<void* const> blocks,
                          unsigned kv_heads, unsigned head_dim, unsigned pitch) {
@@ -101,7 +101,7 @@ __global__ void put_rows(row_span<const float> k, row_span<const float> v, globa
   }
 }
 
-/// Reads the keys of slots as floats (slots, kv_heads * head_dim), or their values if `values` is true. Grid (slots).
+/// Reads the keys of slots, or the values if `values` is true, as floats: (slots, kv_heads * head_dim). Grid (slots).
 template <class Stored>
 __global__ void read_slots(global<const void* const> blocks, global<const std::uint32_t> slots, bool values, unsigned kv_heads,
                            unsigned head_dim, unsigned pitch, global<float> out) {
@@ -147,8 +147,8 @@ __device__ __forceinline__ void load_floats(shared<const std::uint16_t> from, fl
 /// Attention entirely in float. Grid (tiles of queries, kv_heads, splits). A warp has four queries. While it computes scores, each lane has
 /// one key of a tile. While it sums values, each lane has some dimensions of the values. With few rows, a block has one warp, and keys are
 /// split among blocks. Otherwise a block has four warps, which share a tile of keys. Shared memory holds keys and values in their stored
-/// type. The budgets are named by dimensions and warps, and are for a multiprocessor of compute capability 8.0 (see elementwise.cuh). Their
-/// shared memory is that of a kernel with keys and values in float. In bf16, keys and values take half as much.
+/// type. The budgets are named by dimensions and warps, and are for a multiprocessor of compute capability 8.0 (see elementwise.cuh). They
+/// state the shared memory for keys and values in float. In bf16, keys and values take half as much.
 /// budget attend_exact<32, 1>: 168 registers, 10560 bytes of shared memory, 12 blocks of 32 threads
 /// budget attend_exact<64, 1>: 168 registers, 19264 bytes of shared memory, 8 blocks of 32 threads
 /// budget attend_exact<128, 1>: 168 registers, 36672 bytes of shared memory, 4 blocks of 32 threads
@@ -359,8 +359,8 @@ template <unsigned D, unsigned Queries, bool Scaled>
 __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_attention<D, Queries>::blocks)
     attend_tensor(attention_task t) {
   using tile = tensor_attention<D, Queries>;
-  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // tiles of eight columns, as mma has them
-  constexpr unsigned row_tiles = tile::of_warp / 16;                                        // tiles of sixteen rows, as mma has them
+  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // numbers of mma's tiles of eight columns
+  constexpr unsigned row_tiles = tile::of_warp / 16;                                        // number of mma's tiles of sixteen rows
   constexpr float log2_of_e = 1.4426950408889634f;
   const shared<global<const std::uint16_t>> found = shared_memory<global<const std::uint16_t>>(0);
   const shared<std::uint16_t> q = shared_memory<std::uint16_t>(tile::address_bytes), k = q + tile::queries * pitch,
@@ -402,7 +402,7 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     __syncthreads();  // the keys have arrived, and every thread has finished reading the previous values
     load_tile<tile, D>(found + which, values, t.pitch, end - at, v);
 
-    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // mma's left operand; the scores of 16 keys already have its layout
+    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // mma's left operand; the scores of 16 keys already have this layout
     if (some) {
       float s[row_tiles][key_tiles][4];
       LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)

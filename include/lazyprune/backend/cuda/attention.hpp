@@ -38,9 +38,9 @@ class attention_layer {
     if (most.queries > 1) rows_of_probes_.reserve(3 * heads * most.active);  // each head may have a probe for each reduction
   }
 
-  /// Computes out = attention of q, both (rows, heads * head_dim). When this function returns, the probe's probabilities are on the host.
-  /// If the probe reduces heads, only one row for each query is copied to the host. Throws `error` (unsupported) if head_dim is more than
-  /// 256.
+  /// Writes the attention of `q` to `out`. Both are (rows, heads * head_dim). When this function returns, the probe's probabilities are on
+  /// the host. If the probe reduces heads, only one row for each query is copied to the host. Throws `error` (unsupported) if head_dim is
+  /// more than 256.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
               lists& lists, read_back& back) {
     if (q.rows == 0) return;
@@ -63,8 +63,8 @@ class attention_layer {
 
  private:
   static constexpr std::size_t few_rows = 16;     // up to this many rows have too few tiles of queries to fill a device, so keys are split
-  static constexpr std::size_t least_split = 64;  // keys of a split, at least
-  // With this many tiles of 128 queries or more, wide tiles are faster than tiles of 64 queries. Fewer wide tiles do not fill a device.
+  static constexpr std::size_t least_split = 64;  // only the last split has fewer keys
+  // With this many tiles of 128 queries or more, they are faster than tiles of 64 queries. Fewer of them do not fill a device.
   static constexpr std::size_t wide_tiles = 192;
 
   attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
@@ -119,7 +119,7 @@ class attention_layer {
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
   // For steps with few rows, these functions return how many active tokens a split has, how many splits there are, and how many floats
-  // their results take.
+  // the results of all splits take.
   static std::size_t split_of(std::size_t active) { return std::max<std::size_t>(least_split, (active + most_splits - 1) / most_splits); }
   static std::size_t splits_of(std::size_t active) { return (active + split_of(active) - 1) / split_of(active); }
   static std::size_t part_floats(std::size_t splits, std::size_t rows, std::size_t heads, std::size_t head_dim) {

@@ -301,8 +301,8 @@ __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
   });
 }
 
-/// Returns how many threads a block has for rows of this many numbers. The result depends only on `columns`, because it determines the
-/// order of sums.
+/// Returns how many threads a block has for rows of this many numbers. The result depends only on `columns`, because the number of
+/// threads determines the order of additions.
 inline unsigned threads_for(std::size_t columns) {
   const std::size_t warps = (columns + 4 * warp_lanes - 1) / (4 * warp_lanes);
   return warp_lanes * static_cast<unsigned>(std::min<std::size_t>(std::max<std::size_t>(warps, 1), 8));

@@ -35,7 +35,7 @@ class product_algorithms {
  public:
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // the size that cuBLAS itself uses on compute capability 9.0
 
-  /// A product of `rows` rows, as cuBLASLt sees it: its types, sizes, distances between rows, and addresses. Pitches count numbers.
+  /// A product of `rows` rows, as cuBLASLt sees it: its types, sizes, distances between rows, and addresses. Pitches are in numbers.
   struct product {
     cudaDataType type;
     const void* weight;
@@ -54,7 +54,7 @@ class product_algorithms {
     return one;
   }
 
-  /// Queues the product. `room` has workspace_bytes.
+  /// Queues the product. `room` is device memory of workspace_bytes bytes.
   void multiply(const product& p, void* room) {
     const layout left(p.type, p.inputs, p.outputs, p.weight_pitch), right(p.type, p.inputs, p.rows, p.x_pitch),
         result(CUDA_R_32F, p.outputs, p.rows, p.out_pitch);
@@ -213,7 +213,8 @@ class products {
   }
 
  private:
-  static constexpr std::size_t most_shared = std::size_t{64} << 10;  // bytes of a block of multiply_rows: at least two blocks must fit
+  // The most bytes of shared memory that a block of multiply_rows may have, so that at least two blocks fit on a multiprocessor.
+  static constexpr std::size_t most_shared = std::size_t{64} << 10;
 
   template <unsigned Parts>
   static void multiply_few(rows_view<const float> x, const weight& w, const float* bias, bool add, gate_activation gate,

@@ -25,7 +25,8 @@ struct row_product {
   gate_activation activation;          // of a gated product
 };
 
-/// A block computes the results of its warps, one for each. The block's shared memory holds the activations in bf16 (Rows, pitch).
+/// A thread block of multiply_rows. Each of its warps computes one number of each row of `out`. Its shared memory holds the activations in
+/// bf16 (Rows, pitch).
 struct row_product_block {
   static constexpr unsigned threads = 256, warps = threads / warp_lanes;
   static constexpr std::size_t shared_bytes(std::size_t rows, std::size_t pitch) { return rows * pitch * sizeof(std::uint16_t); }
@@ -41,7 +42,7 @@ __device__ __forceinline__ float add_products(uint4 a, uint4 b, float sum) {
   return sum;
 }
 
-/// Rounds rows of activations to bf16 and writes them to shared memory (Rows, pitch), with zeros for rows and inputs that are not there.
+/// Rounds rows of activations to bf16 and writes them to shared memory (Rows, pitch), with zeros after the last row and input.
 template <unsigned Rows>
 __device__ __forceinline__ void round_to_shared(const row_product& p, shared<std::uint16_t> to) {
   wide_or_not(by_four(p.x, p.inputs), [&](auto wide) {

@@ -48,7 +48,7 @@ struct scorer_calls {
 }  // namespace detail
 
 /// `any_scorer chosen = fused ? any_scorer(key_norm{}) : last_query_attention{};` The engine is asked for the evidence that this scorer
-/// needs. The call of the scorer inside is indirect: one call per layer.
+/// needs. Each layer makes one indirect call to this scorer.
 class any_scorer : public detail::erased_part<detail::scorer_calls> {
  public:
   using erased_part::erased_part;

@@ -44,10 +44,10 @@ struct calibrated_probe {
 /// AFTER.LAYER.HEAD.QUERIES.BLOCK@WEIGHT, as "9.4.3.last.max@0.5". Slashes stand between probes.
 class calibration {
  public:
-  static std::string expected() { return "probes as 9.4.3.last.max@0.5, with slashes between them"; }
+  static std::string expected() { return "probes AFTER.LAYER.HEAD.QUERIES.BLOCK@WEIGHT, separated by slashes, such as 9.4.3.last.max@0.5"; }
 
-  /// Sorts the probes by layer; probes of one layer keep their order. Throws `error` if there are none, if a weight is not finite, or if a
-  /// probe's layer is not one of the layers after the previous stage and up to its own.
+  /// Sorts the probes by layer; probes of one layer keep their order. Throws `error` if there are no probes, if a weight is not finite, or
+  /// if a probe's layer is not below its `after`, or is below the `after` of the previous stage.
   explicit calibration(std::vector<calibrated_probe> probes) {
     if (probes.empty()) report_error(error("probes", "", "at least one probe", "none"));
     std::ranges::stable_sort(probes, {}, &calibrated_probe::layer);
@@ -59,7 +59,8 @@ class calibration {
       if (i == 0) continue;
       const layer_id before = probes[i - 1].after;
       if (before != p.after && before > p.layer)
-        report_error(error("probes", place, "a layer after the stage before it (" + std::to_string(before) + ")", std::to_string(p.layer)));
+        report_error(error("probes", place, "a layer from " + std::to_string(before) + " on, where the stage before it ends",
+                           std::to_string(p.layer)));
     }
     data all{std::move(probes), {}, {}, {}};
     for (const calibrated_probe& p : all.list) {
@@ -94,14 +95,14 @@ class calibration {
 
   std::span<const calibrated_probe> list() const { return all_->list; }
 
-  /// What the scorer reads at this layer: each head and reduction of its probes, once.
+  /// The heads and reductions that the scorer reads at this layer, without duplicates.
   std::span<const head_probe> reads(layer_id layer) const {
     const auto& first = all_->first_read;
     if (layer + std::size_t{1} >= first.size()) return {};
     return std::span(all_->reads).subspan(first[layer], first[layer + 1] - first[layer]);
   }
 
-  /// The row of a probe_view of its layer that probe `i` of `list()` reads.
+  /// The row that probe `i` of `list()` reads in the probe_view of the probe's layer.
   std::size_t row(std::size_t i) const { return all_->row[i]; }
 
   /// Whether the layers of a stage begin with this layer.
@@ -153,11 +154,11 @@ class calibration {
 
 /// The score of a token is that of its block: the sum, over the probes that this stage has had so far, of weight x z(log(eps + p)). p is
 /// the pooled probability of the block's active tokens, and z standardises over the blocks that have an active token. The evidence rows are
-/// the prompt's last `window` tokens. The first four positions count as 0, because most heads attend to them whatever the text is. eps is
-/// 1e-6 for the maximum and 1e-7 for the mean. Without probes all tokens score 0.
+/// the prompt's last `window` tokens. The probabilities of the first four positions count as 0, because most heads attend to them whatever
+/// the text is. eps is 1e-6 for the maximum and 1e-7 for the mean. Without probes all tokens score 0.
 ///
-/// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks): scores may be negative. The
-/// memory (known) has each token's sum since the last stage.
+/// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks). Scores may be
+/// negative, and a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum since the last stage.
 struct calibrated_attention {
   static constexpr std::string_view name = "calibrated_attention";
   positive window = 64;
@@ -222,7 +223,7 @@ struct calibrated_attention {
     });
   }
 
-  /// Calls use(begin, end) for the active tokens of each block, as indices.
+  /// Calls use(begin, end) for each block with active tokens. These tokens have the indices begin to end - 1.
   template <class Use>
   void for_blocks(std::span<const position> positions, Use use) const {
     for (std::size_t begin = 0, end = 0; begin < positions.size(); begin = end) {

@@ -15,7 +15,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// The number of neighbouring tokens that are pooled, with the scored token in the middle: an odd number from 1 (no pooling) to 63. Throws
-/// `error` for other numbers. It compares as the number that it converts to.
+/// `error` for other numbers. Two kernels compare as their numbers do.
 class pooling_kernel {
  public:
   static constexpr std::size_t largest = 63;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Implements the parts of cuBLASLt that this project uses. Plain loops on the host compute the products that the descriptors describe in
-// cuBLASLt's terms (column-major). Every other call or setting fails. An algorithm may be used only with the alignments that it was
-// requested for.
+// cuBLASLt's terms (column-major). Every other setting fails. A product fails if its pointers or layouts differ from those that its
+// algorithm was requested for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -68,7 +68,7 @@ bool set(T& to, const void* from, std::size_t bytes) {
   return true;
 }
 
-/// Returns an operand as floats in row-major order. A row has k numbers. The product sums over these.
+/// Returns an operand as floats in row-major order. Each row has the k numbers that the product sums over.
 inline std::vector<float> operand(const void* p, const layout& l, bool rows_are_k) {
   const std::size_t size = l.type == CUDA_R_32F ? 4 : 2, pitch = static_cast<std::size_t>(l.pitch);
   const std::size_t k = rows_are_k ? l.rows : l.columns, others = rows_are_k ? l.columns : l.rows;

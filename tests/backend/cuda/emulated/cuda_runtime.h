@@ -136,7 +136,7 @@ inline const char* cudaGetErrorString(cudaError_t e) {
 
 namespace emulated {
 
-/// The error that the runtime keeps until cudaGetLastError.
+/// The error that the runtime keeps until cudaGetLastError returns it.
 inline cudaError_t& last_error() {
   static thread_local cudaError_t one = cudaSuccess;
   return one;
@@ -242,7 +242,7 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
-/// The attributes are those of an A100 with 80 GB: its clocks, its multiprocessors and the width of its memory bus.
+/// The attributes have the values of an A100 with 80 GB.
 enum cudaDeviceAttr {
   cudaDevAttrClockRate = 13,
   cudaDevAttrMultiProcessorCount = 16,
@@ -289,7 +289,7 @@ inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) 
 }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
-/// The copy reads or writes host memory only when the stream does this work, not when the host calls the function.
+/// The copy reads or writes host memory when the stream does its work, not when the host calls this function.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   emulated::the_device().give(stream, [=] {
     emulated::memory& m = emulated::the_device().store;

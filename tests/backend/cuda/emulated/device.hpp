@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The emulated device: its memory, its grid, and streams. A stream does its work in order, and only when the host waits for it. Streams
-// take turns at random. So the tests also find faults that a real device shows only because its work is delayed.
+// The emulated device: its memory, its grid, and streams. Each stream does its work in order. Streams work only while the host waits for
+// one of them, and they take turns at random. Because of this delay, the tests find code that does not wait for work on which it depends.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class device {
     std::size_t copies = 0, bytes = 0;
   } to_device, to_host;                                // copies made so far
   std::size_t allocations = 0;                         // the number of allocations of device memory and page-locked host memory
-  std::map<void (*)(), std::size_t> shared_asked_for;  // bytes, by kernel
+  std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel: the bytes that it may have
 
   device() { streams_.push_back(std::make_unique<stream>()); }
 
@@ -51,7 +51,7 @@ class device {
     (to ? to : default_stream())->work.push_back(std::move(work));
   }
 
-  /// Does work of all streams until the stream `until` has none left. After a fault, the remaining work of all streams is dropped.
+  /// Does work of all streams until the stream `until` has no work left. After a fault, the remaining work of all streams is dropped.
   void synchronize(stream* until) {
     const std::lock_guard lock(one_at_a_time);
     if (!until) until = default_stream();

@@ -33,10 +33,10 @@ extern "C" [[noreturn]] void emulated_jump(jmp_buf, int) __asm__("_longjmp");
 
 class fiber {
  public:
-  /// Makes the fiber of the calling host thread, which already runs.
+  /// Makes a fiber for the calling host thread. This thread already runs, on its own stack.
   fiber() = default;
 
-  /// Makes a fiber that will run work(argument). This function must never return.
+  /// Makes a fiber that will run work(argument). `work` must never return.
   fiber(void (*work)(void*), void* argument) : work_(work), argument_(argument) {
     stack_ = ::mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack_ == MAP_FAILED) throw std::bad_alloc();
@@ -97,7 +97,7 @@ class fiber {
 #endif
   }
 
-  inline static fiber *beginning_ = nullptr, *leaving_ = nullptr;  // only one device runs at a time
+  inline static fiber *beginning_ = nullptr, *leaving_ = nullptr;  // one for all fibers: only one device runs at a time
   inline static std::size_t made_ = 0;
 
   void (*work_)(void*) = nullptr;

@@ -81,7 +81,7 @@ class grid {
  public:
   explicit grid(memory& of) : memory_(of) {}
 
-  static constexpr std::size_t most_shared = 227 * 1024;  // the limit of a block on compute capability 9.0
+  static constexpr std::size_t most_shared = 227 * 1024;  // bytes: the most for a block on compute capability 9.0
 
   std::uint64_t seed = 1;
 
@@ -139,8 +139,8 @@ class grid {
     }
   }
 
-  /// Lets the running lane wait until all lanes of its warp have come, and computes their results. All lanes must come to the same place in
-  /// the source, for the same operation.
+  /// Lets the running lane wait for the other lanes of its warp. The last lane that arrives computes the results of all lanes. All lanes
+  /// must arrive at the same place in the source, for the same operation.
   template <class Operand, class Result>
   Result meet(meeting<Operand, Result> about, const Operand& mine, site where) {
     static_assert(sizeof(Operand) <= warp::most_bytes && sizeof(Result) <= warp::most_bytes);
@@ -249,7 +249,7 @@ class grid {
     fiber::change(host_, *first.runs);
     running = nullptr;
     if (!failed_) return;
-    for (thread& t : threads_)  // its fiber is still in the middle of the kernel, so it cannot be reused
+    for (thread& t : threads_)  // a fiber in the middle of the kernel cannot be reused
       if (t.is != thread::state::done) t = {};
     std::rethrow_exception(failed_);
   }
@@ -285,8 +285,9 @@ class grid {
     if (w.ready_count == 0) ready_.push_back(&w);
     w.ready[w.ready_count++] = &t;
   }
-  /// Picks a random ready lane of the running warp, because the stacks of this warp are in the cache. If the warp has none, picks one of a
-  /// random warp. This choice hides no races: they are found by what orders the accesses, not by the order in which the accesses happen.
+  /// Picks a random ready lane of the running warp, because the stacks of this warp are in the cache. If this warp has no ready lane,
+  /// picks a ready lane of a random warp. This choice hides no races: two accesses race if no barrier or fence orders them, whichever
+  /// happens first.
   thread& next() {
     emulated::warp& w = running && running->warp->ready_count > 0 ? *running->warp : *ready_[random(ready_.size())];
     thread*& place = w.ready[random(w.ready_count)];
@@ -328,8 +329,8 @@ class grid {
   std::uintptr_t shared_ = 0;
   std::size_t shared_bytes_ = 0;
   moment launch_since_ = 0, block_since_ = 0;
-  std::vector<release> acquired_;                                      // what the running block has acquired
-  std::unordered_map<std::uintptr_t, std::vector<release>> releases_;  // by the address of the publishing atomic
+  std::vector<release> acquired_;                                      // the releases that the running block has acquired
+  std::unordered_map<std::uintptr_t, std::vector<release>> releases_;  // by the address of the atomic variable
   fiber host_;
   std::vector<thread> threads_;
   std::array<warp, most_threads / lanes> warps_;

@@ -3,10 +3,10 @@
 // they are allocated, whether they were written, and which thread accessed them last. Threads read and write by reference<T>, which checks
 // each access against the shadow memory.
 //
-// A clock ticks at every barrier, and each access has the time at which it was made. These times decide whether one access comes before
-// another. A thread is certain to see its own accesses, the accesses before its launch, and those before the last barrier of its block or
-// warp. It may also see the accesses that another block made before a fence and an atomic operation. For this, the thread's own block must
-// use the same atomic variable later, followed by a fence.
+// A clock ticks at every launch, block, barrier and fence, and each access has the time at which it was made. These times decide whether
+// one access comes before another. A thread is certain to see its own accesses, the accesses before its launch, and those before the last
+// barrier of its block or warp. A thread may also see the accesses that another block made before a fence and an atomic operation. For
+// this, the thread's own block must use the same atomic variable later, followed by a fence.
 #pragma once
 
 #include <sys/mman.h>
@@ -113,8 +113,8 @@ class memory {
   bool checks = true;  // if false, accesses skip the shadow; memory allocated meanwhile counts as not allocated when `checks` is true again
   moment clock = first_moment;
 
-  /// Allocates this many unwritten bytes and returns their address, or 0 if there is no room. It never returns an address twice, so that a
-  /// use after free is detected.
+  /// Allocates this many unwritten bytes and returns their address, or 0 if there is no room. No address is returned twice, so a use after
+  /// free is detected.
   std::uintptr_t allocate(std::size_t bytes) {
     const std::size_t pages = (bytes + page - 1) / page * page;
     if (bytes > capacity - std::min(held_, capacity) || next_ + pages + red_zone > address_bytes) return 0;
@@ -145,14 +145,14 @@ class memory {
     if (checks) std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{never_written, 0}, {nobodys, 0}});
   }
 
-  /// Declares memory that only the running block can reach.
+  /// Declares that only the running block can reach these bytes.
   void belongs_to_block(std::uintptr_t at, std::size_t bytes) { of_the_block_ = at, of_the_block_bytes_ = bytes; }
 
   /// Marks bytes as not allocated, although their allocation stays.
   void fence_off(std::uintptr_t at, std::size_t bytes) { std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{nobodys, 0}, {nobodys, 0}}); }
 
-  /// Return the address at which the host can read, or write, these bytes. Throw `fault` unless they are in one live allocation and, for
-  /// reads, were all written.
+  /// `to_read` and `to_write` return the address at which the host can read or write these bytes. Both throw `fault` unless the bytes are
+  /// in one live allocation. `to_read` also throws `fault` if a byte was never written.
   const std::byte* to_read(const void* p, std::size_t bytes, const char* what) { return whole(p, bytes, what, false); }
   std::byte* to_write(void* p, std::size_t bytes, const char* what) {
     std::byte* const to = whole(p, bytes, what, true);

@@ -26,7 +26,7 @@ class allocation_watch {
   std::size_t before_ = emulated::the_device().allocations;
 };
 
-/// While an object of this class exists, accesses do not use the shadow memory. Then only addresses are checked.
+/// While an object of this class exists, accesses do not use the shadow memory: only their addresses are checked.
 class unchecked {
  public:
   unchecked() { emulated::the_device().store.checks = false; }

@@ -129,7 +129,8 @@ struct eight_halves {
   std::uint16_t half[8];
 };
 
-/// Each lane passes one row of an 8 x 8 matrix, so eight lanes together pass a matrix.
+/// Loads four 8 x 8 matrices of 16-bit numbers from shared memory. Each lane passes the address of one row, so eight lanes together pass a
+/// matrix. Each lane gets two numbers of matrix i in to[i].
 template <bool Transposed>
 void load_matrices(std::uint32_t (&to)[4], shared<const std::uint16_t> row, emulated::site where) {
   if (!emulated::running_grid().is_shared(row.address())) throw emulated::fault("ldmatrix: a row that is not in shared memory");
