@@ -483,12 +483,55 @@ void attention() {
   }
 }
 
+/// Attention with the probabilities of all heads, and again with reduced probabilities. Both must have the same output.
+template <class Backend>
+class reduced_attention {
+ public:
+  reduced_attention(const attention_case& c, std::uint32_t seed)
+      : case_(c),
+        sample_(c.shape, c.active, c.rows, c.layout, seed),
+        kv_(sample_.cache(backend_)),
+        q_(c.rows, sample_.q_width(), sample_.q),
+        out_(c.rows, sample_.q_width()),
+        each(c.probed * c.shape.heads, c.active) {
+    attend({each.view().data, c.probed, each.view().stride}, out_);
+  }
+
+  const std::vector<lazyprune::position>& active() const { return sample_.active; }
+
+  /// Computes with this probe, whose rows must then be those of `expected`.
+  void check(lazyprune::attention_probe probe, const guarded<float>& expected) {
+    guarded<float> again(case_.rows, sample_.q_width()), found(expected.view().rows, case_.active);
+    probe.data = found.view().data;
+    probe.queries = case_.probed;
+    probe.stride = found.view().stride;
+    attend(probe, again);
+    CHECK(found == expected);
+    CHECK(again == out_);
+  }
+
+ private:
+  void attend(const lazyprune::attention_probe& probe, guarded<float>& out) {
+    lazyprune::attention_rows what = sample_.what();
+    what.variant = case_.variant;
+    backend_.attend(q_.view(), kv_, what, out.view(), probe);
+  }
+
+  Backend backend_;
+  const attention_case& case_;
+  attention_sample sample_;
+  typename Backend::kv_layer kv_;
+  guarded<float> q_, out_;
+
+ public:
+  guarded<float> each;  // (queries, heads, active): the probabilities of all heads
+};
+
 /// With attention_probe::over_heads, a backend gives the bits that the host's reduce_heads computes from the backend's probabilities of all
 /// heads.
 template <class Backend>
 void reduced_heads() {
   using enum attention_sample::layout;
-  Backend backend;
   const attention_case cases[] = {{{1, 1, 8}, 1, 1, run, 1},
                                   {{8, 2, 16}, 65, 3, scattered, 2},
                                   {{6, 3, 5}, 300, 17, late_run, 3, {.window = 100}},
@@ -497,23 +540,17 @@ void reduced_heads() {
   std::uint32_t seed = 0;
   for (const attention_case& c : cases) {
     CAPTURE(c.active);
-    const attention_sample s(c.shape, c.active, c.rows, c.layout, ++seed);
+    reduced_attention<Backend> sample(c, ++seed);
     const std::size_t heads = c.shape.heads;
-    const auto kv = s.cache(backend);
-    const guarded<float> q(c.rows, s.q_width(), s.q);
-    guarded<float> out(c.rows, s.q_width()), each(c.probed * heads, c.active);
-    lazyprune::attention_rows what = s.what();
-    what.variant = c.variant;
-    backend.attend(q.view(), kv, what, out.view(), {each.view().data, c.probed, each.view().stride});
     for (const auto over : {lazyprune::head_reduction::mean, lazyprune::head_reduction::max}) {
       CAPTURE(static_cast<int>(over));
-      guarded<float> again(c.rows, s.q_width()), one(c.probed, c.active), expected(c.probed, c.active);
-      backend.attend(q.view(), kv, what, again.view(), {one.view().data, c.probed, one.view().stride, over});
+      guarded<float> expected(c.probed, c.active);
       for (std::size_t r = 0; r < c.probed; ++r)
-        lazyprune::reduce_heads({each.view().row(r * heads), heads, each.view().stride, s.active}, over,
+        lazyprune::reduce_heads({sample.each.view().row(r * heads), heads, sample.each.view().stride, sample.active()}, over,
                                 {expected.view().row(r), c.active});
-      CHECK(one == expected);
-      CHECK(again == out);
+      lazyprune::attention_probe probe;
+      probe.over_heads = over;
+      sample.check(probe, expected);
     }
   }
 }
@@ -525,7 +562,6 @@ void probed_heads() {
   using enum attention_sample::layout;
   using lazyprune::head_probe;
   using lazyprune::query_reduction;
-  Backend backend;
   const attention_case cases[] = {{{1, 1, 8}, 1, 1, run, 1},
                                   {{8, 2, 16}, 65, 3, scattered, 2},
                                   {{6, 3, 5}, 300, 17, late_run, 3, {.window = 100}},
@@ -534,30 +570,21 @@ void probed_heads() {
   std::uint32_t seed = 0;
   for (const attention_case& c : cases) {
     CAPTURE(c.active);
-    const attention_sample s(c.shape, c.active, c.rows, c.layout, ++seed);
+    reduced_attention<Backend> sample(c, ++seed);
     const auto heads = static_cast<std::uint32_t>(c.shape.heads);
-    const auto kv = s.cache(backend);
-    const guarded<float> q(c.rows, s.q_width(), s.q);
-    guarded<float> out(c.rows, s.q_width()), each(c.probed * heads, c.active);
-    lazyprune::attention_rows what = s.what();
-    what.variant = c.variant;
-    backend.attend(q.view(), kv, what, out.view(), {each.view().data, c.probed, each.view().stride});
     const std::vector<head_probe> all{{heads - 1, query_reduction::mean},
                                       {0, query_reduction::last},
                                       {heads / 2, query_reduction::max},
                                       {0, query_reduction::max},
                                       {heads - 1, query_reduction::last}};
     for (const std::size_t count : {std::size_t{1}, all.size()}) {
-      const auto probes = std::span(all).first(count);
-      guarded<float> again(c.rows, s.q_width()), rows(count, c.active), expected(count, c.active);
-      lazyprune::attention_probe probe{rows.view().data, c.probed, rows.view().stride};
-      probe.probes = probes;
-      backend.attend(q.view(), kv, what, again.view(), probe);
+      guarded<float> expected(count, c.active);
       for (std::size_t p = 0; p < count; ++p)
-        lazyprune::reduce_queries(each.view().row(probes[p].head), c.probed, heads * each.view().stride, probes[p].over,
+        lazyprune::reduce_queries(sample.each.view().row(all[p].head), c.probed, heads * sample.each.view().stride, all[p].over,
                                   {expected.view().row(p), c.active});
-      CHECK(rows == expected);
-      CHECK(again == out);
+      lazyprune::attention_probe probe;
+      probe.probes = std::span(all).first(count);
+      sample.check(probe, expected);
     }
   }
 }

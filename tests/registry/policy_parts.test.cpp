@@ -18,7 +18,7 @@ namespace {
 policy_parts parts_of(const policy_spec& spec, layer_id layers) { return lazyprune::parts_of(spec, layers, policies()); }
 std::string text(const policy_spec& spec, layer_id layers) { return lazyprune::text(spec, layers, policies()); }
 
-/// Whether `chosen` holds a part of the same type and with the same values as `expected`.
+/// Returns whether `chosen` holds a part of the same type and with the same values as `expected`.
 template <class Any, class Policy>
 bool holds(const Any& chosen, const Policy& expected) {
   const auto* policy = chosen.template target<Policy>();

@@ -197,7 +197,7 @@ concept chosen_schedule = layer_schedule<S> && adaptive_schedule<S> && requires(
 template <class S>
 concept ambiguous_schedule = layer_schedule<S> && adaptive_schedule<S> && !chosen_schedule<S>;
 
-/// Whether the schedule has to see the scores to decide.
+/// Returns whether the schedule has to see the scores to decide.
 template <any_kind_of_schedule Schedule>
 constexpr bool sees_scores(const Schedule& schedule) {
   if constexpr (chosen_schedule<Schedule>)
@@ -228,8 +228,8 @@ concept layer_naming_schedule = any_kind_of_schedule<S> && requires(const S s, l
   { s.prunes_after(done, step, layers) } -> std::convertible_to<bool>;
 };
 
-/// Whether the schedule could prune after `done` layers. If the schedule does not say, it could prune after any number of layers from
-/// `first_pruning` on.
+/// Returns whether the schedule could prune after `done` layers. If the schedule does not say, it could prune after any number of layers
+/// from `first_pruning` on.
 template <any_kind_of_schedule Schedule>
 constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, layer_id layers) {
   if constexpr (layer_naming_schedule<Schedule>)
@@ -267,7 +267,7 @@ concept store_answering_for_good = requires(const S s) {
   { s.for_good() } -> std::convertible_to<bool>;
 };
 
-/// Whether a token that is dropped is missing from every later plan.
+/// Returns whether a token that is dropped is missing from every later plan.
 template <aux_store Store>
 constexpr bool drops_for_good(const Store& store) {
   if constexpr (store_answering_for_good<Store>)

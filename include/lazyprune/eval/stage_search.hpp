@@ -79,7 +79,7 @@ struct stage_search {
     return next;
   }
 
-  /// Whether a stage may stand after `done` layers.
+  /// Returns whether a stage may stand after `done` layers.
   bool stands(layer_id done) const { return !after || std::ranges::find(*after, done) != after->end(); }
 };
 
@@ -195,7 +195,7 @@ class stage_searcher {
     return result_.trail.back().holds;
   }
 
-  /// Whether no layer has more active tokens with `a` than with `b`.
+  /// Returns whether no layer has more active tokens with `a` than with `b`.
   bool harder(const notches& a, const notches& b) const {
     double active_a = 1, active_b = 1;
     for (std::size_t l = 0; l < a.size(); ++l) {

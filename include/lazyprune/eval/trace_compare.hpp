@@ -44,7 +44,7 @@ struct trace_difference {
   std::optional<double> margin_a;  // active: the margin of the choice that led to this layer, if recorded
   std::optional<double> margin_b;
 
-  /// Whether the choice was so close, in at least one trace, that rounding can change it.
+  /// Returns whether the choice was so close, in at least one trace, that rounding can change it.
   bool explained() const {
     const auto close = [](const std::optional<double>& margin) { return margin && std::abs(*margin) < rounding_margin; };
     return close(margin_a) || close(margin_b);

@@ -155,8 +155,8 @@ class checkpoint {
     return placed;
   }
 
-  /// Whether the file interleaves the two halves of each head's rows in this tensor. GGUF files do this for q and k of some families, such
-  /// as llama, because llama.cpp's RoPE for these families rotates neighbouring rows.
+  /// Returns whether the file interleaves the two halves of each head's rows in this tensor. GGUF files do this for q and k of some
+  /// families, such as llama, because llama.cpp's RoPE for these families rotates neighbouring rows.
   bool interleaves(std::string_view name) const {
     if (!family_ || !family_->interleaved) return false;
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;

@@ -136,9 +136,9 @@ class gguf_value {
     return {file_, {entry_.key, element(), entry_.bytes.subspan(array_head, bytes)}};
   }
 
-  /// Whether the value is 0 or false.
+  /// Returns whether the value is 0 or false.
   bool says_no() const { return entry_.type == gguf_type::boolean ? !boolean() : is(0.0); }
-  /// Whether the value is this number.
+  /// Returns whether the value is this number.
   bool is(double number) const { return real(entry_.type, entry_.bytes.data()) == number; }
 
   /// Throws `error` about this value, as the getters do.
@@ -453,8 +453,8 @@ inline gguf_contents parse_gguf(std::span<const std::byte> bytes, std::string_vi
   return detail::gguf_parser(bytes, file).parse();
 }
 
-/// Whether the file at this path is a GGUF file. Its first bytes decide, because caches name files by hash, without ".gguf". A file whose
-/// name ends in .gguf also counts as a GGUF file, so that opening it reports what is wrong with it.
+/// Returns whether the file at this path is a GGUF file. Its first bytes decide, because caches name files by hash, without ".gguf". A file
+/// whose name ends in .gguf also counts as a GGUF file, so that opening it reports what is wrong with it.
 inline bool is_gguf_path(const std::filesystem::path& path) {
   std::error_code failure;
   if (!std::filesystem::is_regular_file(path, failure)) return false;

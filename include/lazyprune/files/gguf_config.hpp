@@ -108,7 +108,7 @@ class gguf_config_reader {
     if (const auto causal = keys_.find("attention.causal"); causal && !causal->boolean()) causal->refuse_unsupported("true");
   }
 
-  /// Whether the model computes the same without this key.
+  /// Returns whether the model computes the same without this key.
   bool changes_nothing(std::string_view name, const gguf_value& value) const {
     if (value.says_no()) return true;
     const auto is_one_of = [&](auto... names) { return ((name == names) || ...); };

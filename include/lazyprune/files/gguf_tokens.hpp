@@ -27,8 +27,8 @@ inline std::optional<token_id> gguf_token_id(const gguf_file& file, std::string_
   return static_cast<token_id>(value->whole_number(0, tokens - 1));
 }
 
-/// Whether a token ends a turn. `type`: from tokenizer.ggml.token_type. Some files mark the tokens of a chat format as user-defined and not
-/// as control tokens.
+/// Returns whether a token ends a turn. `type`: from tokenizer.ggml.token_type. Some files mark the tokens of a chat format as user-defined
+/// and not as control tokens.
 inline bool ends_turn(std::string_view text, double type) {
   constexpr double control = 3, user_defined = 4;
   return (type == control || type == user_defined) && std::ranges::find(turn_ends, text) != std::end(turn_ends);

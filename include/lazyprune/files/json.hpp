@@ -138,7 +138,7 @@ class json_value {
   bool is_string() const { return value_->is_string(); }
   bool is_number() const { return value_->is_number(); }
 
-  /// Whether this object has a member with this key, even if the member is null.
+  /// Returns whether this object has a member with this key, even if the member is null.
   bool has(std::string_view key) const {
     need(value_->is_object(), "an object");
     return value_->contains(key);

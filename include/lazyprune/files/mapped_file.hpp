@@ -69,7 +69,7 @@ class mapped_file {
 
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  /// Whether the file is mapped. The pages of a mapped file are read into memory on first use.
+  /// Returns whether the file is mapped. The pages of a mapped file are read into memory on first use.
   bool mapped() const { return data_.get_deleter().mapped != 0; }
   /// Reads these bytes into memory if the file is mapped, so that other threads need not wait for them.
   void prefetch(std::span<const std::byte> part) const {

@@ -66,7 +66,7 @@ class model_folder {
   }
 
  private:
-  /// Whether a GGUF file only accompanies a model: an image encoder (mmproj-NAME.gguf), an adapter or an importance matrix.
+  /// Returns whether a GGUF file only accompanies a model: an image encoder (mmproj-NAME.gguf), an adapter or an importance matrix.
   static bool serves_a_model(const std::filesystem::path& path) {
     try {
       const gguf_file file{mapped_file(path)};
@@ -81,7 +81,7 @@ class model_folder {
     }
   }
 
-  /// Whether a name ends in -0000K-of-0000N.gguf with K above 1.
+  /// Returns whether a name ends in -0000K-of-0000N.gguf with K above 1.
   static bool is_later_shard(std::string_view name) {
     constexpr std::string_view form = "-00000-of-00000.gguf";
     if (name.size() < form.size()) return false;

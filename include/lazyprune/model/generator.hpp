@@ -160,7 +160,7 @@ class generating {
     take(prompt.logits, prompt.passed + (clock::now() - start));
   }
 
-  /// Whether there are more tokens to generate.
+  /// Returns whether there are more tokens to generate.
   bool goes_on() const { return goes_on_; }
 
   /// Runs a decode step of this sequence alone.
@@ -274,7 +274,7 @@ class generating {
       throw error("model", "step " + std::to_string(step) + ": logits", "finite numbers", std::to_string(*wrong));
   }
 
-  /// Whether the new token ends the sequence. If so, notes the reason.
+  /// Returns whether the new token ends the sequence. If so, notes the reason.
   bool ends(token_id next) {
     const auto is_in = [&](const std::vector<token_id>& eos) { return std::ranges::find(eos, next) != eos.end(); };
     if (options_.force.empty() && !options_.ignore_eos && (is_in(work_.model().config.eos) || is_in(options_.eos))) {

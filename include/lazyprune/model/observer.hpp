@@ -57,7 +57,8 @@ class step_observer {
   virtual void section_begins([[maybe_unused]] step_section section) {}
   /// Not called if the section failed.
   virtual void section_ends([[maybe_unused]] step_section section) {}
-  /// Whether a `forward` that returns no logits must read them for this observer. A `forward` that returns logits reports them in any case.
+  /// Returns whether a `forward` that returns no logits must read them for this observer. A `forward` that returns logits reports them in
+  /// any case.
   virtual bool wants_logits() const { return false; }
   /// Called with the logits after the step's last token, (vocabulary), in the backend's scalar type. Not called for a chunk or a stopped
   /// step.

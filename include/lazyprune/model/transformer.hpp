@@ -237,11 +237,11 @@ class transformer {
   }
 
   void check_probe(layer_id l, const head_probe& probe) const {
-    const std::string place = "probe of layer " + std::to_string(l);
+    const auto place = [l] { return "probe of layer " + std::to_string(l); };  // made only for an error
     if (probe.head >= config_.n_heads)
-      throw error("sequence", place, "a head below " + std::to_string(config_.n_heads), std::to_string(probe.head));
+      throw error("sequence", place(), "a head below " + std::to_string(config_.n_heads), std::to_string(probe.head));
     if (config_.window(l) > 0)
-      throw error("sequence", place, "a layer that sees all tokens", "one that sees the last " + std::to_string(config_.window(l)),
+      throw error("sequence", place(), "a layer that sees all tokens", "one that sees the last " + std::to_string(config_.window(l)),
                   error_code::unsupported);
   }
 

@@ -43,7 +43,7 @@ struct model_layers {
   friend bool operator==(const model_layers&, const model_layers&) = default;
 };
 
-/// Whether the scorer needs attention probabilities.
+/// Returns whether the scorer needs attention probabilities.
 constexpr bool scores_attention(const scorer_needs& needs) {
   return needs.kind == evidence_kind::attention || needs.kind == evidence_kind::window || needs.kind == evidence_kind::values ||
          needs.kind == evidence_kind::probes;

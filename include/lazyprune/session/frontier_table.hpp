@@ -89,14 +89,14 @@ class frontier_table {
   std::uint32_t slot(position t) const noexcept { return slot_[t]; }  // a slot of the stored rows, or of the waiting rows
   float score(position t) const noexcept { return score_[t]; }        // the token's score when it was last dropped
 
-  /// Whether the token's hidden state is gone. No deeper keys and values can then be computed for it.
+  /// Returns whether the token's hidden state is gone. No deeper keys and values can then be computed for it.
   bool lost(position t) const noexcept { return (state_[t] & is_lost) != 0; }
   std::size_t lost_count() const noexcept { return lost_count_; }
 
-  /// Whether every plan leaves the token out, although it may have keys and values.
+  /// Returns whether every plan leaves the token out, although it may have keys and values.
   bool dropped_for_good(position t) const noexcept { return (state_[t] & is_gone) != 0; }
 
-  /// Whether nothing can change for the token any more. The token has passed all layers, or never will.
+  /// Returns whether nothing can change for the token any more. The token has passed all layers, or never will.
   bool settled(position t, layer_id layers) const noexcept { return frontier_[t] == layers || (state_[t] & (is_lost | is_gone)) != 0; }
 
   /// The number of rows that the engine's aux store must hold: the largest number of slots in use at one time.

@@ -256,7 +256,7 @@ class step_machine {
     if (!fault_) fault_ = {done, what};
   }
 
-  /// Whether the token cannot enter the next layer, because its hidden state is gone.
+  /// Returns whether the token cannot enter the next layer, because its hidden state is gone.
   bool stuck(position t) const noexcept { return table_.frontier(t) == layer_ && table_.lost(t); }
 
   void drop_stuck() noexcept {

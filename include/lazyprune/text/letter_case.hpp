@@ -143,8 +143,8 @@ class character_set {
 inline constexpr character_set cased_characters(cased_steps);
 inline constexpr character_set ignorable_characters(ignorable_steps);
 
-/// Whether the sigma at `at` ends a word: the character before it is cased, and the character after it is not. Ignorable characters are
-/// skipped on both sides.
+/// Returns whether the sigma at `at` ends a word: the character before it is cased, and the character after it is not. Ignorable characters
+/// are skipped on both sides.
 inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
   std::size_t before = at, after = at + 1;
   while (before > 0 && ignorable_characters.contains(text[before - 1])) --before;
@@ -165,7 +165,7 @@ constexpr std::uint32_t upper_case(std::uint32_t code) {
   return detail::mapped(detail::upper_ranges, code);
 }
 
-/// Whether the character has a case: upper, lower or title.
+/// Returns whether the character has a case: upper, lower or title.
 constexpr bool is_cased(char32_t letter) { return detail::cased_characters.contains(letter); }
 
 /// Returns the upper case of a letter: one to three characters.

@@ -72,8 +72,8 @@ inline tokenizer read_tokenizer_json(const mapped_file& file, const tokenizer_pl
   return tokenizer(std::move(parts), bos, eos);
 }
 
-/// Whether tokenizer_config.json says that a text begins with BOS. Throws `error` if the config contradicts the SentencePiece model, or
-/// asks for EOS after a text.
+/// Returns whether tokenizer_config.json says that a text begins with BOS. Throws `error` if the config contradicts the SentencePiece
+/// model, or asks for EOS after a text.
 inline bool adds_bos_by(const json_value& config, const sentencepiece_model& model) {
   const auto says = [&](std::string_view key, bool otherwise) {
     const auto value = config.find(key);

@@ -60,7 +60,7 @@ class tokenizer {
     if (const auto* const parts = pipeline()) return std::visit([](const auto& model) { return falls_back(model); }, parts->model);
     return std::get<sentencepiece_bpe>(how_).model().byte_fallback;
   }
-  /// Whether a text begins with BOS by default.
+  /// Returns whether a text begins with BOS by default.
   bool adds_bos() const {
     if (const auto* const parts = pipeline()) return bos_ && std::ranges::find(parts->around.before, *bos_) != parts->around.before.end();
     return std::get<sentencepiece_bpe>(how_).adds_bos();
@@ -83,7 +83,7 @@ class tokenizer {
     return space.replaced(text, " ");
   }
 
-  /// Whether the token is special (a control piece, BOS, ...). Decoded text leaves such tokens out by default.
+  /// Returns whether the token is special (a control piece, BOS, ...). Decoded text leaves such tokens out by default.
   bool is_special(token_id id) const {
     if (const auto* const parts = pipeline()) return parts->is_special(id);
     return std::get<sentencepiece_bpe>(how_).piece(id).type == piece_type::control;

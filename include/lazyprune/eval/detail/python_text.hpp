@@ -23,7 +23,7 @@ inline constexpr character_set digit_characters(digit_steps);
 constexpr bool is_word(char32_t c) { return word_characters.contains(c); }
 constexpr bool is_digit(char32_t c) { return digit_characters.contains(c); }
 
-/// Whether Python's string.punctuation has the character.
+/// Returns whether Python's string.punctuation has the character.
 constexpr bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }

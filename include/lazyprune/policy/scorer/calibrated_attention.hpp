@@ -105,7 +105,7 @@ class calibration {
   /// The row that probe `i` of `list()` reads in the probe_view of the probe's layer.
   std::size_t row(std::size_t i) const { return all_->row[i]; }
 
-  /// Whether the layers of a stage begin with this layer.
+  /// Returns whether the layers of a stage begin with this layer.
   bool begins_stage(layer_id layer) const {
     return layer == 0 || std::ranges::find(all_->list, layer, &calibrated_probe::after) != all_->list.end();
   }

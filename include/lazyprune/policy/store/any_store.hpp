@@ -37,7 +37,7 @@ class any_store : public detail::erased_part<detail::store_calls> {
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return calls().admit(policy(), rows, kept); }
 
-  /// Whether dropped tokens are missing from every later plan.
+  /// Returns whether dropped tokens are missing from every later plan.
   bool for_good() const { return calls().for_good(policy()); }
 };
 

@@ -28,12 +28,12 @@ constexpr std::size_t character_offset(std::string_view text, std::size_t index)
   return at;
 }
 
-/// Whether str.splitlines ends a line at this character.
+/// Returns whether str.splitlines ends a line at this character.
 constexpr bool is_line_end(std::uint32_t code) {
   return (code >= 10 && code <= 13) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 || code == 0x2029;
 }
 
-/// Whether repr shows the character as it is. Characters that Unicode 14 has not assigned count as printable.
+/// Returns whether repr shows the character as it is. Characters that Unicode 14 has not assigned count as printable.
 constexpr bool is_printable(std::uint32_t code) {
   constexpr std::uint32_t hidden[][2] = {
       {0x0, 0x1f},        {0x7f, 0xa0},       {0xad, 0xad},       {0x600, 0x605},      {0x61c, 0x61c},     {0x6dd, 0x6dd},

@@ -22,7 +22,7 @@ class tagged_text {
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  /// Whether every byte is the template's own.
+  /// Returns whether every byte is the template's own.
   bool trusted() const { return runs_.empty() || (runs_.size() == 1 && runs_[0].trusted); }
 
   void append(std::string_view bytes, bool trusted) {
@@ -51,7 +51,7 @@ class tagged_text {
     return out;
   }
 
-  /// Whether the byte at `at` is the template's own.
+  /// Returns whether the byte at `at` is the template's own.
   bool trusted_at(std::size_t at) const { return run_at(at)->trusted; }
 
   /// Returns the runs of equal origin. No run is empty, and neighbours differ in origin. The runs point into this text.

@@ -38,7 +38,7 @@ struct added_token {
 
 namespace detail {
 
-/// Whether the text is only white space. Tokens of white space are never reserved (text_run.hpp), because every text has them.
+/// Returns whether the text is only white space. Tokens of white space are never reserved (text_run.hpp), because every text has them.
 inline bool is_blank(std::string_view text) {
   while (!text.empty()) {
     const auto [code, bytes] = first_character(text);

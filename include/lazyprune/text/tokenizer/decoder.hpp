@@ -101,7 +101,7 @@ class piece_decoder {
     bool open = false;      // for strip after fuse: another character has come, so no more are removed
   };
 
-  /// Whether an earlier step joins all pieces to one, so that this step receives that piece in fragments.
+  /// Returns whether an earlier step joins all pieces to one, so that this step receives that piece in fragments.
   bool fused_before(std::size_t at) const {
     return std::any_of(how_->steps.begin(), how_->steps.begin() + static_cast<std::ptrdiff_t>(at), [](const decoder::step& one) {
       return std::holds_alternative<decoder::fuse>(one) || std::holds_alternative<decoder::byte_level>(one);

@@ -82,7 +82,7 @@ class sentencepiece_bpe {
     return out;
   }
 
-  /// Whether the token is a control piece or the unknown piece. Merging never makes such a piece.
+  /// Returns whether the token is a control piece or the unknown piece. Merging never makes such a piece.
   bool is_special(token_id id) const {
     const piece_type type = piece(id).type;
     return type == piece_type::control || type == piece_type::unknown;

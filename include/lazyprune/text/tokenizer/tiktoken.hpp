@@ -123,7 +123,7 @@ inline std::vector<added_token> llama3_special_tokens(token_id first) {
 
 }  // namespace detail
 
-/// Whether a file looks like ranks, valid or not: it begins with a letter of base64. A SentencePiece model does not.
+/// Returns whether a file looks like ranks, valid or not: it begins with a letter of base64. A SentencePiece model does not.
 inline bool is_tiktoken(std::string_view text) { return !text.empty() && detail::base64_value(text[0]).has_value(); }
 
 /// Returns the tokenizer of a file of Llama 3's ranks. Throws `error`, with the line, if the text is not a file of ranks. Throws `error` if

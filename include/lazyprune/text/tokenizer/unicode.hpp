@@ -51,11 +51,11 @@ class unicode {
   virtual std::string normalized(std::string_view text, normal_form form) const = 0;
   /// Returns a text in lower case. Each character is mapped by itself: a capital sigma becomes U+03C3 even at the end of a word.
   virtual std::string lowercase(std::string_view text) const = 0;
-  /// Whether the character's general category is N (number).
+  /// Returns whether the character's general category is N (number).
   virtual bool is_number(char32_t code) const = 0;
-  /// Whether the character's general category is P (punctuation).
+  /// Returns whether the character's general category is P (punctuation).
   virtual bool is_punctuation(char32_t code) const = 0;
-  /// Whether \w of UTS 18 matches: alphabetic characters, marks, decimal digits, connectors, joiners.
+  /// Returns whether \w of UTS 18 matches: alphabetic characters, marks, decimal digits, connectors, joiners.
   virtual bool is_word(char32_t code) const = 0;
   /// Returns the supported versions of Unicode, for people.
   virtual std::string versions() const = 0;
