@@ -28,7 +28,7 @@ set(arch "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(arch x86-64-v3)
 endif()
-set(LAZYPRUNE_ARCH "${arch}" CACHE STRING "-march= for our own executables; empty: the compiler's default")
+set(LAZYPRUNE_ARCH "${arch}" CACHE STRING "Value of -march= for the project's programs, tests and benchmarks; empty: the compiler's default")
 
 # Settings for all our own executables. Users of the library do not get them.
 add_library(lazyprune.own INTERFACE)

@@ -55,7 +55,7 @@ int main(int argc, char** argv) try {
   show("dense", lazyprune::any_session(lazyprune::dense(), {.layers = layers}));
   show("loud neighbours", lazyprune::any_session(composed, {.layers = layers}));
 
-  // Parts with a name and described parameters can be chosen by text, like those of the library.
+  // A part that has a name and describes its parameters can be chosen by text, like the library's parts.
   const lazyprune::policy_registry policies = mine::policies();
   const auto by_text = [&](const char* text) { return make_session(lazyprune::parse_policy(text), {.layers = layers}, policies); };
   show("by its text", by_text("custom --scorer loud_neighbours:carry=0.25 --schedule halve_every:n=2 --keep-first 4"));

@@ -97,7 +97,7 @@ struct toy_engine {
       for (std::size_t r = plan.rows.size() - plan.output_rows; r < plan.rows.size(); ++r) {
         float query[hidden], attended[hidden], out[hidden];
         multiply(row(x, r), layer, 0, query);
-        const std::size_t q = queries - std::min(queries, plan.rows.size() - r);  // rows before the last `queries` all write to place 0
+        const std::size_t q = queries - std::min(queries, plan.rows.size() - r);  // earlier rows use place 0, and are overwritten there
         attend(query, layer, plan.active, plan.rows[r], probabilities.data() + q * heads_of_a_query, attended);
         multiply(attended, layer, 3, out);
         for (std::size_t i = 0; i < hidden; ++i) row(x, r)[i] += out[i];

@@ -311,7 +311,7 @@ def ids_of_texts(program, peer, check, texts, special=True, flags=()):
             row.result = f"differs at token {at} of {short(repr(text))}: {short(said)}"
             row.differs, row.command = True, program.command("tokenize", "-p", text, "--json", *flags)
     if otherwise:
-        row.result += f"; as tokenizer.json says, which {type(peer.tokenizer).__name__} reads otherwise in {otherwise} of them"
+        row.result += f"; in {otherwise} of them our ids are those of tokenizer.json, and those of {type(peer.tokenizer).__name__} differ"
     if different > 1:
         row.result += f"; and in {different - 1} more of {len(texts)} texts"
     return row

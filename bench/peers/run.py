@@ -135,7 +135,8 @@ def parse_arguments():
     parser.add_argument("-t", "--threads", type=numbers, default=[1, 2])
     parser.add_argument("--types", default="BF16,Q8_0,F32", help="types of llama.cpp's files; ours run in BF16 and F32 if listed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stages", action="append", help="of a pruned column; may be repeated (default: " + " and ".join(STAGES) + ")")
+    parser.add_argument("--stages", action="append",
+                        help="stages of a pruned column; may be given several times (default: " + " and ".join(STAGES) + ")")
     parser.add_argument("-o", "--output", help="also write the results to this file, as JSON")
     options = parser.parse_args()
     options.types = options.types.split(",")

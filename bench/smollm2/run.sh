@@ -311,7 +311,7 @@ for table in ${TABLES:-$unasked}; do
       fi
       cp "$made" "$here/conversations.csv"
       ;;
-    *) fail "TABLES: expected names of tables, as they stand above, found $table" ;;
+    *) fail "TABLES: expected names of tables, as listed at the top of this script, found $table" ;;
   esac
 done
-[ -z "$not_whole" ] || echo "not whole yet, run again to go on:$not_whole" >&2
+[ -z "$not_whole" ] || echo "these tables are unfinished; run the script again to continue:$not_whole" >&2

@@ -29,7 +29,7 @@ static void must(lazyprune_status status) {
 
 static void* room(size_t count, size_t size) {
   void* memory = calloc(count > 0 ? count : 1, size);
-  if (!memory) stop("memory", "expected more, found none");
+  if (!memory) stop("memory", "expected enough memory, found too little");
   return memory;
 }
 
@@ -68,7 +68,11 @@ static double config_number(const char* config, const char* key) {
   char quoted[64];
   snprintf(quoted, sizeof quoted, "\"%s\":", key);
   const char* at = strstr(config, quoted);
-  if (!at) stop("config.json", quoted);
+  if (!at) {
+    char missing[96];
+    snprintf(missing, sizeof missing, "expected the key \"%s\", found none", key);
+    stop("config.json", missing);
+  }
   return strtod(at + strlen(quoted), NULL);
 }
 

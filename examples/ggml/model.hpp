@@ -133,7 +133,7 @@ class gguf_reader {
       const std::string_view key = gguf_get_key(gguf_.get(), i);
       if (!key.starts_with(architecture + ".")) continue;
       if (std::ranges::find(known, key.substr(architecture.size() + 1)) == known.end())
-        refuse("metadata: " + std::string(key), "no such key, since it is not supported", "one");
+        refuse("metadata: " + std::string(key), "only keys that this engine supports", "this one");
     }
   }
 
@@ -174,7 +174,7 @@ class gguf_reader {
   }
 
   void refuse_unused() const {
-    if (!unused_.empty()) refuse("tensors: " + unused_.begin()->first, "no such tensor, since it is not supported", "one");
+    if (!unused_.empty()) refuse("tensors: " + unused_.begin()->first, "only tensors that this engine supports", "this one");
   }
 
   /// Copies the bytes of the tensor named to->name into `to`, a tensor of the same shape and type on any device.

@@ -336,7 +336,7 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   command.add_flag(
       "--compare", flags->compare,
       "Also run the dense model, after the pruned run, and print both side by side. A warm-up on at most 64 of the prompt's tokens "
-      "comes first");
+      "comes first. Each time is a single measurement");
   command.add_flag("-v,--verbose", flags->verbose,
                    "Also print the policy with all its options, the rows that each layer computed, and the memory");
   command.add_flag("--json", flags->json, "Print one JSON object instead of the text");
@@ -478,11 +478,12 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
       ->group(question_group);
   add_context(command, flags.context, question_group);
   add_number(command, "--max-length", flags.max_length, number_range<std::size_t>{0},
-             "Cut the middle out of prompts with more tokens, before the words of a chat are added; 0: what the answer leaves of -c "
-             "(default: 0)")
+             "Cut the middle out of prompts with more tokens, before the words of a chat are added; 0: the tokens of -c that the "
+             "answer does not need (default: 0)")
       ->group(question_group);
   add_text(command, "--chat", flags.chat,
-           "Words around the prompts: none, llama2, xgen, or template for the model's own chat template (default: none)")
+           "Words around each prompt: none, llama2, xgen, or template, which is the model's own chat template. Without this option "
+           "nothing is added, even for a chat model (default: none)")
       ->type_name("NAME");
   add_template_flags(command, flags.words);
   command.add_flag("--strict", flags.strict, "End at the first bad line of -d. Without this, bad lines are reported and left out")
@@ -510,7 +511,7 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
            "Write the predictions in LongBench's form. The file is FILE.jsonl.unfinished until all of them are made")
       ->type_name("FILE.jsonl");
   command.add_flag("--resume", flags->resume, "Go on after the predictions that --out already has");
-  command.add_flag("--compare", flags->compare, "Also measure the dense model's time to first token");
+  command.add_flag("--compare", flags->compare, "Also measure the dense model's time to first token, once for each sample");
   add_output(command, flags->output);
   CLI::Option* jobs = add_jobs(command, flags->jobs)->group(loading_group);
   jobs->description(jobs->get_description() + "; not with --compare or --predictions");
@@ -575,8 +576,8 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
              "(default: 5)")
       ->group(measuring_group);
   add_number(command, "--timed", flags->timed, number_range<std::size_t>{0},
-             "Measure times on the first N samples of each file only. On the others, what the methods share is computed once; the "
-             "answers are the same. 0: measure on all (default: 0)")
+             "Measure times on the first N samples of each file only. On the other samples, the work that the methods have in common is "
+             "computed once; the answers are the same. 0: measure on all (default: 0)")
       ->group(measuring_group);
   add_number(
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
@@ -636,7 +637,7 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
   const auto flags = std::make_shared<fidelity_flags>();
   CLI::App& command = *program.add_subcommand("fidelity", "Compares a pruned model with the dense one, on texts without labels");
   add_model_flags(command, flags->model);
-  command.add_option("-f,--file", flags->texts, "Files with texts to compare on; -: stdin. What exceeds -c is left out")
+  command.add_option("-f,--file", flags->texts, "Files with texts to compare on; -: stdin. Tokens beyond -c are left out")
       ->type_name("FILE...");
   add_text(command, "--prefix", flags->prefix, "How much of a text is the prompt: a share, or a number of tokens (default: 0.5)")
       ->type_name("SHARE|TOKENS");

@@ -28,7 +28,7 @@ __attribute__((constructor(101), target("no-avx"))) void check_processor() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return;
   static const char line[] =
-      "lazyprune: processor: expected AVX2 and FMA, which this program is built for (LAZYPRUNE_ARCH), found neither\n";
+      "lazyprune: processor: expected AVX2 and FMA, for which this program was built (LAZYPRUNE_ARCH), found a processor that lacks them\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, sizeof line - 1);
   ::_exit(1);
 }

@@ -385,7 +385,7 @@ def main():
     drive(session, 1, lp.DECODE, show=attention)
     trace.write([1], next=7)
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
-    expect([line["step"] for line in lines] == [0, 1] and [line["next"] for line in lines] == [1, 7], "steps; of equals the lower id")
+    expect([line["step"] for line in lines] == [0, 1] and [line["next"] for line in lines] == [1, 7], "steps, and the lower id of equal logits as next")
     expect(lines[0]["tokens"] == list(range(8)) and lines[0]["logits"] == [0.5, 2.0, 2.0] and "logits" not in lines[1], "tokens and logits")
     expect([layer["active"] for layer in lines[0]["layers"]] == active, "active")
     expect([len(layer["rows"]) for layer in lines[0]["layers"]] == [8, 8, 4, 4], "rows")

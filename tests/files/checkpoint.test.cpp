@@ -64,7 +64,7 @@ TEST_CASE("an index without tensors: nothing is read ahead, and a missing weight
   const checkpoint files(folder.path());
   lazyprune::read_ahead ahead;
   files.prefetch(ahead);
-  CHECK(error_of([&] { files.of_shape("a", 1, 1); }).ends_with("tensor a: expected one of shape [1], found none of that name"));
+  CHECK(error_of([&] { files.of_shape("a", 1, 1); }).ends_with("tensor a: expected a tensor of shape [1], found no tensor of this name"));
 }
 
 TEST_CASE("the index cannot name a file outside the directory") {

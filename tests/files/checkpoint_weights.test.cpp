@@ -302,7 +302,7 @@ TEST_CASE("missing weights are found before anything is packed") {
   lazyprune::reference<float> backend{lazyprune::execution{}};
   bool packed = false;
   const lazyprune::load_options options{.as = {}, .progress = [&](std::size_t, std::size_t) { packed = true; }};
-  CHECK(error_of([&] { load_model(backend, checkpoint(folder / "m.gguf"), options); }).find("found none of that name") !=
+  CHECK(error_of([&] { load_model(backend, checkpoint(folder / "m.gguf"), options); }).find("found no tensor of this name") !=
         std::string::npos);
   CHECK_FALSE(packed);
 }

@@ -219,6 +219,6 @@ TEST_CASE("a full disk is an error of code io that names the file, and leaves no
   });
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
   std::signal(SIGXFSZ, before);
-  CHECK(said == at((folder / "out").string() + ": unfinished and removed", {}, lazyprune::error_code::io));
+  CHECK(said == at((folder / "out").string() + ": not complete, so removed", {}, lazyprune::error_code::io));
   CHECK(folder.files() == 0);
 }

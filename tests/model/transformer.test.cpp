@@ -927,7 +927,7 @@ TEST_CASE("eight sequences of different lengths, policies and phases in one batc
   batches_have_the_bits_of_each_alone(load_model(backend, c, random_source(c, dtype::f32)), backend);
 }
 
-TEST_CASE("the same on cpu" ON_EVERY_PATH) {
+TEST_CASE("on cpu each sequence of a batch has the bits that it has alone" ON_EVERY_PATH) {
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const int threads : {1, 3}) {
       cpu backend{tested_execution({.threads = threads, .kv = as})};

@@ -70,7 +70,7 @@ class labelled_engine {
     for (const lazyprune::position t : plan.active) {
       while (row < plan.rows.size() && plan.rows[row] < t) ++row;
       const bool computed = row < plan.rows.size() && plan.rows[row] == t;
-      must(cached(t, layer_) != computed, "an active token has its keys, or it is a row, and none is computed twice");
+      must(cached(t, layer_) != computed, "an active token either has its keys already or is a row of this layer, never both");
     }
     return seen;
   }

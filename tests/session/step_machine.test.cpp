@@ -281,7 +281,8 @@ class walk {
     w.engine.begin(tokens);
     for (layer_id l = 0; l < layers_; ++l) {
       plan_ = step.enter(l);
-      must(w.engine.enter(plan_).active == wanted[l].active, "after a fork the same are active as in a session of one policy");
+      must(w.engine.enter(plan_).active == wanted[l].active,
+           "after take_over the active tokens are those of a session that read all tokens");
       leave(step, score);
       w.engine.leave();
       w.engine.save(step.spills());

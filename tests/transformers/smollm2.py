@@ -83,7 +83,7 @@ def main():
                 print(f"{i}, {len(ids)} tokens, {policy}: {'found' if found else 'not found'}, {'the same' if same else 'another'} text, ", end="")
                 print(f"the kept sets differ first at (step, layer, margin) {difference}" if difference else "the same kept sets", flush=True)
                 if not same or difference and difference[2] > MARGIN:
-                    sys.exit("smollm2: expected the same kept sets, found others")
+                    sys.exit(f"smollm2: expected the same text and kept sets (up to a margin of {MARGIN}), found others")
                 alike, parted = alike + (difference is None), parted + (difference is not None)
     print(f"smollm2: {alike} of {alike + parted} runs keep the same tokens in all steps. The others differ first at margins below {MARGIN}.")
     print(f"smollm2: {steps} steps have the same tokens")

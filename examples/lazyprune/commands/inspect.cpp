@@ -243,9 +243,9 @@ void print_tensors(const json& all) {
 
 void print(const json& all) {
   print_summary(all);
-  std::cout << "  " << left("cpu path", 24) << all["isa"].get<std::string>() << ", of ";
+  std::cout << "  " << left("cpu path", 24) << all["isa"].get<std::string>() << " (LAZYPRUNE_ISA chooses one of ";
   for (const json& name : all["isas"]) std::cout << (name == all["isas"].front() ? "" : ", ") << name.get<std::string>();
-  std::cout << "; LAZYPRUNE_ISA chooses\n";
+  std::cout << ")\n";
   if (!all["config"].is_null()) {
     std::cout << "\nconfig\n";
     print_lines(all["config"]);

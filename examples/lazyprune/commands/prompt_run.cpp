@@ -96,7 +96,7 @@ prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
   if (flags_.speculate > 0 && !new_session(pruned_).may_speculate())
-    throw error("--speculate", "", "--decode dense, and a scorer without memory: drafts are read as the dense model reads them",
+    throw error("--speculate", "", "--decode dense, and a scorer that keeps no memory, because drafts are read without pruning",
                 pruned_.text, error_code::unsupported);
 }
 

@@ -81,7 +81,7 @@ class sweeping {
     if (const auto whole = std::ranges::count(whole_, true); static_cast<std::size_t>(whole) == whole_.size())
       log_->commit();
     else
-      std::cerr << whole << " of " << whole_.size() << " samples, then --minutes were over: --resume goes on" << std::endl;
+      std::cerr << "--minutes were over after " << whole << " of " << whole_.size() << " samples; --resume continues" << std::endl;
     run_.tell_of_cut_prompts();
     return table();
   }

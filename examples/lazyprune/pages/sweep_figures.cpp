@@ -183,7 +183,7 @@ std::string sensitivity_figure(const sweep_view& whole) {
                      "and 90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model's interval on the same prompts.</p>\n";
   if (!scores.empty()) {
     const auto first = static_cast<double>(view.layers.front()), last = static_cast<double>(view.layers.back());
-    const chart drawn{"Pruned once, after one layer", axis_over("layers done before it prunes", first, last, 1),
+    const chart drawn{"Pruned once, after one layer", axis_over("layers computed before it prunes", first, last, 1),
                       score_axis("mean score", scores.low, scores.high), lines, level};
     html += chart_legend(lines, level) + "<div class=\"charts\">\n" + chart_figure(drawn) + "</div>\n";
   }

@@ -270,7 +270,7 @@ eval_setting at_budget(const pruning_method& method, std::optional<double> budge
   const double least = method.after.empty() ? 0 : static_cast<double>(method.after.front()) / layers;
   if (*budget <= least)
     throw error("--budgets", method.text(),
-                "more than " + text_of_number(least) + ", the share of rows in the layers before it first prunes", share);
+                "more than " + text_of_number(least) + ", the share of rows that the layers before the first pruning compute", share);
   return {.method = method.text(),
           .budget = budget,
           .policy = changed(kind.policy_of({method, *budget, share, layers}), method.flags.value_or(policy_spec{})),

@@ -193,7 +193,7 @@ std::vector<token_id> runner::encoded(std::size_t place) const {
 
 void runner::tell_of_cut_prompts() const {
   const auto cut = std::ranges::count(read_, reading::cut), whole = std::ranges::count(read_, reading::whole);
-  if (cut > 0) std::cerr << cut << " of " << cut + whole << " prompts did not fit: their middle was left out" << std::endl;
+  if (cut > 0) std::cerr << cut << " of " << cut + whole << " prompts were too long: their middle was left out" << std::endl;
 }
 
 double runner::first_token_seconds(std::span<const token_id> prompt) const {

@@ -25,7 +25,7 @@ void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
     if (trace[s].step != s) refuse("step", std::to_string(s), std::to_string(trace[s].step));
     if (trace[s].tokens.empty()) refuse("tokens", "at least one token", "none");
     if (trace[s].layers.size() != layers)
-      refuse("layers", std::to_string(layers) + " as in the model", std::to_string(trace[s].layers.size()));
+      refuse("layers", std::to_string(layers) + ", as in the model", std::to_string(trace[s].layers.size()));
     known += trace[s].tokens.size();
     for (std::size_t l = 0; l < layers; ++l) {
       const layer_trace& layer = trace[s].layers[l];
@@ -34,11 +34,13 @@ void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
         if (std::ranges::adjacent_find(*list, std::ranges::greater_equal{}) != list->end())
           refuse(place, "ascending positions", "positions out of order");
       if (!layer.active.empty() && layer.active.back() >= known)
-        refuse(place, "one of the " + std::to_string(known) + " positions known so far", std::to_string(layer.active.back()));
+        refuse(place, "a position below " + std::to_string(known) + ", the number of tokens read so far",
+               std::to_string(layer.active.back()));
       if (!std::ranges::includes(layer.active, layer.rows)) refuse(place, "rows that are active", "a row that is not active");
-      if (!std::ranges::includes(layer.rows, layer.revived)) refuse(place, "revived tokens that are rows", "one that is no row");
+      if (!std::ranges::includes(layer.rows, layer.revived)) refuse(place, "revived tokens that are rows", "one that is not a row");
       if (!layer.scores.empty() && layer.scores.size() != layer.active.size())
-        refuse(place, std::to_string(layer.active.size()) + " scores, or none", std::to_string(layer.scores.size()));
+        refuse(place, std::to_string(layer.active.size()) + " scores (one for each active token) or none",
+               std::to_string(layer.scores.size()));
     }
   }
 }

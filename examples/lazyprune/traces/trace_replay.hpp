@@ -274,7 +274,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
     if (!same_plan(trace[s], ours.steps[s], layers)) break;
     const std::vector<double>&a = trace[s].logits, &b = ours.steps[s].logits;
     if (a.empty()) continue;
-    if (a.size() != b.size()) throw error("trace", "logits", std::to_string(b.size()) + " as in the model", std::to_string(a.size()));
+    if (a.size() != b.size()) throw error("trace", "logits", std::to_string(b.size()) + ", as in the model", std::to_string(a.size()));
     ++verdict.with_logits;
     const double apart = logits_apart(trace[s], ours.steps[s]);
     if (apart <= tolerance) {
@@ -291,17 +291,20 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
 inline std::string trace_verdict::text() const {
   std::string out = alike() ? "alike\n" : "different\n";
   const std::string whose = by_trace > 0 ? "the trace's scores" : "the reference's scores";
-  const std::string mixed =
-      by_trace > 0 && by_reference > 0 ? " (in " + std::to_string(by_reference) + " layers that have none: the reference's scores)" : "";
+  const std::string mixed = by_trace > 0 && by_reference > 0
+                                ? "; " + std::to_string(by_reference) + " layers have no scores, so the reference's were used there"
+                                : "";
   if (selection) {
-    out += "selection: differs from what " + whose + mixed + " imply; steps that agree before: " + std::to_string(selected) + " of " +
-           std::to_string(steps) + "\n";
+    out += "selection: differs from what " + whose + " imply; steps that agree before: " + std::to_string(selected) + " of " +
+           std::to_string(steps) + mixed + "\n";
     const std::string lines = selection->text();
     for (const std::string_view line : split(lines, '\n'))
       if (!line.empty()) out.append("  ").append(line).append("\n");
   } else {
-    out += "selection: follows from " + whose + mixed + " in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
-           (selected < steps ? "; the next step has no scores where the policy prunes" : "") + "\n";
+    out +=
+        "selection: follows from " + whose + " in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" + mixed +
+        (selected < steps ? "; step " + std::to_string(selected) + " has no scores where the policy prunes, so it was not checked" : "") +
+        "\n";
   }
   if (scores)
     out += "scores: differ from the reference's, first at step " + std::to_string(scores->step) + ", layer " +
@@ -314,7 +317,7 @@ inline std::string trace_verdict::text() const {
   if (logits) {
     out += "logits: do not follow from the plan, first at step " + std::to_string(logits->first) + ", by " + brief(logits->second) +
            " (tolerance " + brief(tolerance) + ")\n  ";
-    out += cause == hidden_fault::none ? "no known fault gives these logits" : std::string(name_of(cause));
+    out += cause == hidden_fault::none ? "cause unknown: no fault that this check tries gives these logits" : std::string(name_of(cause));
     out += "\n";
   } else if (with_logits > 0) {
     out += "logits: follow from the plan in " + std::to_string(with_logits) + " steps, " + brief(most) + " apart at most (tolerance " +
@@ -322,7 +325,7 @@ inline std::string trace_verdict::text() const {
   } else {
     out +=
         "logits: not compared: the trace has none, or its plan differs from the reference's; "
-        "a shifted position or a permuted slot would not be seen\n";
+        "this check would not find a shifted position or a permuted slot\n";
   }
   return out;
 }

@@ -139,7 +139,7 @@ class checkpoint {
   /// Returns the tensor with this Hugging Face name. Throws `error` if there is none.
   const placed_tensor& at(std::string_view name, std::string_view expected) const {
     if (const placed_tensor* found = find(name)) return *found;
-    throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "none of that name");
+    throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "no tensor of this name");
   }
 
   /// Like `at`, but also throws `error` if the tensor has an unsupported type or another shape. If `rows` is 1, the tensor may also be a
@@ -147,7 +147,7 @@ class checkpoint {
   const placed_tensor& of_shape(std::string_view name, std::size_t rows, std::size_t columns) const {
     const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
     const std::string expected = "shape " + detail::shape_text(shape);
-    const placed_tensor& placed = at(name, "one of " + expected);
+    const placed_tensor& placed = at(name, "a tensor of " + expected);
     const stored_tensor& t = *placed.stored;
     check_type(placed);
     if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));

@@ -51,9 +51,11 @@ inline json_value text_config_of(const json_value& config) {
   return text.with_defaults(family->text_defaults).with_defaults(R"({"model_type": ")" + std::string(family->model_type) + "\"}");
 }
 
+inline constexpr std::string_view no_such_key = "this key to be absent, because lazyprune does not support it";
+
 inline void refuse_quantization(const json_value& config) {
   for (const std::string_view key : {"quantization_config", "compression_config"})
-    if (const auto value = config.find(key)) value->refuse_unsupported("no such key: it is not computed here");
+    if (const auto value = config.find(key)) value->refuse_unsupported(no_such_key);
 }
 
 /// Refuses quantization, and keys that only other families use in their computations. A key is accepted if its value changes nothing. `c`
@@ -77,7 +79,7 @@ inline void refuse_other_keys(const json_value& config, const model_family& fami
   refuse_quantization(config);
   for (const other_key& key : keys)
     if (const auto value = config.find(key.name); value && std::ranges::find(family.keys, key.name) == family.keys.end())
-      if (!value->is_number() || value->number() != key.changes_nothing) value->refuse_unsupported("no such key: it is not computed here");
+      if (!value->is_number() || value->number() != key.changes_nothing) value->refuse_unsupported(no_such_key);
   if (!family.mlp_bias) refuse_flag(config, "mlp_bias");
 }
 

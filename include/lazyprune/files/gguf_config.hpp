@@ -103,7 +103,7 @@ class gguf_config_reader {
     for (const gguf_value& value : keys_.all()) {
       const std::string_view name = value.key().substr(keys_.architecture().size() + 1);
       if (!reads(read_here, name) && !reads(family_.gguf_keys, name) && !changes_nothing(name, value))
-        value.refuse_unsupported("no such key: it is not computed here");
+        value.refuse_unsupported("this key to be absent, because lazyprune does not support it");
     }
     if (const auto causal = keys_.find("attention.causal"); causal && !causal->boolean()) causal->refuse_unsupported("true");
   }

@@ -134,7 +134,7 @@ class output_file {
   }
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw error(path_.string(), unfinished_ ? "unfinished and removed" : "unfinished", expected, reason_of(errno), error_code::io);
+    throw error(path_.string(), unfinished_ ? "not complete, so removed" : "unfinished", expected, reason_of(errno), error_code::io);
   }
 
   std::filesystem::path path_, target_;

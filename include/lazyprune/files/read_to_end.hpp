@@ -24,7 +24,7 @@ inline constexpr std::size_t most_streamed_bytes = std::size_t{1} << 30;
 /// `error` of code io if the system fails to read it.
 inline std::string read_to_end(int descriptor, const std::string& name, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to know what it is", reason_of(errno), error_code::io);
+  if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to read its type and size", reason_of(errno), error_code::io);
   if (!S_ISREG(status.st_mode)) limit = std::min(limit, most_streamed_bytes);
 
   std::string text;

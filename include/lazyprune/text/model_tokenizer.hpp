@@ -110,7 +110,7 @@ inline void refuse_other_tokenizers(const model_folder& folder) {
     throw error((folder.path() / name).string(), "", "tokenizer.json or tokenizer.model instead", what, error_code::unsupported);
   };
   for (const std::string& name : folder.names()) {
-    if (name.starts_with("tokenization_") && name.ends_with(".py")) refuse(name, "a tokenizer that is code");
+    if (name.starts_with("tokenization_") && name.ends_with(".py")) refuse(name, "a tokenizer written in Python");
     if (name.ends_with(".tiktoken")) refuse(name, "tiktoken ranks with an unknown pattern and unknown special tokens");
     for (const std::string_view other : {"tekken.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
       if (name == other) refuse(name, "a tokenizer format that is not supported");

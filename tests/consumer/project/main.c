@@ -2,7 +2,7 @@
 /* A C program with a scorer of its own in a session. */
 #include <lazyprune/c/lazyprune.h>
 
-/* The newest tokens matter. */
+/* A scorer: the newer a token, the more important it is. */
 static int32_t newest(void* user, const lazyprune_shown* shown, float* scores) {
   (void)user;
   for (size_t i = 0; i < shown->active; ++i) scores[i] = (float)shown->positions[i];
@@ -22,7 +22,7 @@ static lazyprune_status make_session(lazyprune_session** session) {
     options.layers = 4;
     status = lazyprune_session_create(registry, "lazyllm --stages 2:0.5 --scorer newest", &options, session);
   }
-  lazyprune_registry_free(registry); /* the session has what it needs of it */
+  lazyprune_registry_free(registry); /* the session no longer needs it */
   return status;
 }
 

@@ -172,7 +172,7 @@ TEST_CASE("genuine records of RULER" NEEDS("data")) {
   const program_result result = lazyprune_program(
       {"eval", "-d", data.string(), "--limit", "2", "--max-length", "300", "-n", "8", "-o", "json", "--out", files / "out"});
   CHECK_MESSAGE(result.code == 0, result.err);
-  CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
+  CHECK(result.err == "2 of 2 prompts were too long: their middle was left out\n");
   const json list = json::parse(result.out);
   REQUIRE(list.size() == 1);
   CHECK(list[0]["task"] == "niah_multikey_3");  // named after the file
@@ -389,7 +389,7 @@ TEST_CASE("of many bad samples the first few are reported, and then the number o
 TEST_CASE("stderr says that a finished file of predictions will be replaced, and that prompts lost their middle") {
   const temporary_folder files;
   const std::vector<std::string> arguments{"eval", "-d", "-", "--max-length", "100", "-n", "1", "-t", "1", "--out", files / "out.jsonl"};
-  const std::string cut = "1 of 1 prompts did not fit: their middle was left out\n";
+  const std::string cut = "1 of 1 prompts were too long: their middle was left out\n";
   CHECK(lazyprune_program(arguments, samples("few_shot", 1)).err == cut);
   CHECK(lazyprune_program(arguments, samples("few_shot", 1)).err ==
         (files / "out.jsonl") + ": this file exists and will be replaced (--resume would continue it)\n" + cut);

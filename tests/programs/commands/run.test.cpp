@@ -576,7 +576,7 @@ TEST_CASE("output that cannot be written is reported as an I/O error" NEEDS("dev
   CHECK(told(full, lines_of(full.err).size() - 1) == complaint_at("lazyprune: " + (files / "full.jsonl") + ": unfinished", {}, 3));
 }
 
-TEST_CASE("an interrupt ends the run in order") {
+TEST_CASE("an interrupt ends the run cleanly") {
   const temporary_folder files;
   running_program program(
       {"run", "-p", question, "-n", "3900", "--ignore-eos", "--backend", "reference", "--trace", files / "trace.jsonl"});
@@ -591,7 +591,7 @@ TEST_CASE("an interrupt ends the run in order") {
   CHECK(trace.size() < 3900);
 }
 
-TEST_CASE("an early interrupt ends the run in order and leaves no empty trace") {
+TEST_CASE("an early interrupt ends the run cleanly and leaves no empty trace") {
   const temporary_folder files;
   running_program program({"run", "-p", question, "-n", "3900", "--ignore-eos", "--backend", "reference", "--json", "--compare", "--trace",
                            files / "trace.jsonl"});

@@ -220,7 +220,7 @@ TEST_CASE("wrong flags, and questions that do not fit, are refused") {
   CHECK(two.answers({"-c", tokens, "--force-ids", "5"}).size() == 2);
 }
 
-TEST_CASE("an interrupt ends the run in order, and the answers so far are reported") {
+TEST_CASE("an interrupt ends the run cleanly, and the answers so far are reported") {
   const files on_disk;
   for (const bool as_json : {false, true}) {
     std::vector<std::string> words{"run",  "-f",           on_disk.text, "--questions", on_disk.asked, "-n",

@@ -124,7 +124,7 @@ TEST_CASE("a search reports prompts that do not fit, and refuses too few samples
   const program_result result =
       lazyprune_program({"search", "-d", prompts("few_shot"), "--limit", "2", "--max-length", "200", "--tries", "3", "--out", files / "a"});
   REQUIRE_MESSAGE(result.code == 0, result.err);
-  CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
+  CHECK(result.err == "2 of 2 prompts were too long: their middle was left out\n");
   CHECK(complaint(lazyprune_program({"search", "-d", prompts("few_shot"), "--out", files / "c", "--limit", "1"})) ==
         complaint_at("search: pocket_few_shot", {"least 2", ", found 1"}));
 }

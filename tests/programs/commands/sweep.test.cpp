@@ -107,7 +107,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK(result.out.starts_with("| task "));
   CHECK(result.out.find(" lazyllm@3+5 0.75 ") != std::string::npos);
-  CHECK(result.err == "4 of 4 prompts did not fit: their middle was left out\n");
+  CHECK(result.err == "4 of 4 prompts were too long: their middle was left out\n");
   CHECK(file_text(directory + "/report.html").starts_with("<!DOCTYPE html>"));
   CHECK(file_text(directory + "/report.html").find("<title>Token pruning on pocket: accuracy and speed</title>") != std::string::npos);
 
@@ -291,7 +291,7 @@ TEST_CASE("after --minutes no sample is begun: the files take turns with complet
       CAPTURE(samples);
       const program_result result = sweep(part, limited);
       REQUIRE_MESSAGE(result.code == 0, result.err);
-      const std::string told = std::to_string(samples) + " of 4 samples, then --minutes were over: --resume goes on\n";
+      const std::string told = "--minutes were over after " + std::to_string(samples) + " of 4 samples; --resume continues\n";
       CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
       CHECK(std::filesystem::exists(part + "/predictions.jsonl") == (samples == 4));
       std::map<std::string, std::map<std::string, int>> answered;  // numbers of answers by task and method
@@ -330,7 +330,7 @@ TEST_CASE("a resumed sweep takes predictions in any order, and a sample without 
   write_file(part + "/predictions.jsonl.unfinished", lines[0] + '\n' + lines[1] + '\n' + lines[2] + '\n');
   const program_result limited = resumed({"--minutes", "0.000001"});  // answers only the first sample
   REQUIRE_MESSAGE(limited.code == 0, limited.err);
-  CHECK(limited.err.find("2 of 4 samples, ") != std::string::npos);
+  CHECK(limited.err.find("2 of 4 samples; ") != std::string::npos);
   for (const row& entry : table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");
   CHECK(resumed({}).code == 0);
   CHECK(rows_without_times(part + "/sweep.csv") == rows_without_times(whole + "/sweep.csv"));

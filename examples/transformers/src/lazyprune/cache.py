@@ -166,7 +166,7 @@ class PrunedCache(Cache):
         transformers."""
         columns = self.mask.shape[1]
         if tokens_to_remove < -columns:
-            raise ValueError(f"crop: expected {-columns} and more, found {tokens_to_remove}")
+            raise ValueError(f"crop: expected a number from {-columns}, found {tokens_to_remove}")
         self.mask = self.mask[:, : tokens_to_remove if tokens_to_remove > 0 else columns + tokens_to_remove]
         for text, tokens in zip(self.texts, self.mask.sum(1).tolist()):
             text.truncate(tokens)

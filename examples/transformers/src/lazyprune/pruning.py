@@ -151,7 +151,7 @@ class Pruning:
         ids = _ids(input_ids)
         unknown = sorted(name for name, value in kwargs.items() if value is not None and value is not False and name != "cache_position")
         if unknown:
-            raise ValueError(f"forward: expected no {', '.join(unknown)} of a pruned model, found it")
+            raise ValueError(f"forward: expected only arguments that a pruned model supports, found {', '.join(unknown)}")
         if not isinstance(logits_to_keep, int) or logits_to_keep < 0:
             raise ValueError(f"logits_to_keep: expected a number from 0, found {logits_to_keep!r}")
         cache = self.cache() if given is None else self._own(given)
@@ -282,7 +282,7 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
     single = before > 0 and columns == 1  # a decode step copies only its own column to the host, and does not compare earlier columns
     mask = (attention_mask[:, -1:] if single else attention_mask).cpu().numpy() != 0
     if not single and before and not np.array_equal(mask[:, :before], cache.mask):
-        raise ValueError("attention_mask: expected the columns of the cache as they were, found others")
+        raise ValueError("attention_mask: expected the same columns as in the cache, found changed ones")
     if not chunk and not mask[:, -1].all():
         raise ValueError("attention_mask: expected padding on the left, found a text that does not end in the last column")
     return mask[:, -columns:]
@@ -301,8 +301,8 @@ def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: tor
         if len(other):
             column = int(np.flatnonzero(mask)[other[0]])
             raise ValueError(
-                f"cache: expected a cache that has read what input_ids begin with, found another token at column {column} of text {i}"
-                " (a cache goes on with its text; copy.deepcopy(cache) asks twice)"
+                f"cache: expected a cache of the first columns of input_ids, found another token at column {column} of text {i}"
+                " (each call extends the cache; to ask twice, pass a copy.deepcopy(cache))"
             )
 
 

@@ -273,7 +273,7 @@ inline void read_partial_rotation(const json_value& factor, model_config& c) {
   const double part = factor.number();
   const auto rotary = part > 0 && part <= 1 ? static_cast<std::size_t>(static_cast<double>(c.head_dim) * part) : 0;
   if (rotary < 2 || rotary % 2 != 0)
-    factor.refuse("a share of the " + std::to_string(c.head_dim) + " numbers of a head that gives an even number");
+    factor.refuse("a share with which RoPE rotates an even number of the " + std::to_string(c.head_dim) + " numbers of a head");
   if (rotary < c.head_dim) c.rotary_dim = rotary;
 }
 

@@ -44,7 +44,7 @@ struct number_parts {
 };
 
 [[noreturn]] inline void refuse_format(char type, const value& v) {
-  refuse("a value that " + in_quotes({&type, 1}) + " formats", described(v));
+  refuse("a value for the format type " + in_quotes({&type, 1}), described(v));
 }
 
 inline tagged_text padded_text(const tagged_text& text, const layout& how, char usual, budget& work) {

@@ -500,7 +500,7 @@ class interpreter {
     }
     if (matched != given.positional.size() + given.named.size()) {
       at_ = at;
-      refuse("arguments that " + in_quotes(m.definition->name) + " has", "others");
+      refuse("only arguments that " + in_quotes(m.definition->name) + " declares", "another name");
     }
     scope_->set("caller", caller ? *caller : make_undefined("\"caller\" outside a call block"), work_);
     return captured_here(m.definition->body);

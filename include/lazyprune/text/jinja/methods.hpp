@@ -440,7 +440,7 @@ inline value call_list_method(std::string_view name, const sequence& s, const ar
         if (name == "index") return value(static_cast<std::int64_t>(i));
         ++count;
       }
-    if (name == "index") refuse("a value that the list holds", "another");
+    if (name == "index") refuse("a value that is in the list", "one that is not in it");
     return value(count);
   }
   if (name == "copy" && s.kind == sequence_kind::list) {

@@ -325,8 +325,8 @@ inline value arithmetic(operation what, const value& a, const value& b, budget& 
     if (repeats(a) && b.integer()) return detail::repeated(a, *b.integer(), work);
     if (repeats(b) && a.integer()) return detail::repeated(b, *a.integer(), work);
   }
-  constexpr std::string_view verbs[] = {"add", "subtract", "multiply", "divide", "divide", "divide", "raise to powers"};
-  refuse("values to " + std::string(verbs[static_cast<std::size_t>(what)]), described(a) + " and " + described(b));
+  constexpr std::string_view verbs[] = {"added", "subtracted", "multiplied", "divided", "divided", "divided", "raised to a power"};
+  refuse("values that can be " + std::string(verbs[static_cast<std::size_t>(what)]), described(a) + " and " + described(b));
 }
 
 inline value negated(const value& v) {

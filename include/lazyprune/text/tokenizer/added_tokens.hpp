@@ -76,7 +76,7 @@ class added_tokens {
         if (searched_.back().empty() || searched_.back().size() > most_text)
           throw error("", "", "added tokens of 1 to " + std::to_string(most_text) + " bytes", in_quotes(one.text), error_code::unsupported);
         if (one.single_word && !characters)
-          throw error("", "", "no single_word, since this build has no PCRE2 and utf8proc", in_quotes(one.text), error_code::unsupported);
+          throw error("", "", "no single_word, because this build lacks PCRE2 and utf8proc", in_quotes(one.text), error_code::unsupported);
         (one.normalized ? normalized : raw).emplace_back(searched_.back(), static_cast<token_id>(&one - tokens_.data()));
       }
     searches_[0] = prefix_search(std::move(raw));

@@ -88,7 +88,8 @@ class oniguruma_reader {
     constexpr std::array<std::string_view, 5> folded = {"ff", "fi", "fl", "ss", "st"};
     if (ignores_case_ && character.size() > 1) refuse("ASCII where case is ignored", in_quotes(character));
     if (ignores_case_ && std::ranges::find(folded, std::string{literal_, lower}) != folded.end())
-      refuse("no pair of letters that one character folds to, where case is ignored", in_quotes(std::string{literal_, lower}));
+      refuse("no ff, fi, fl, ss or st where case is ignored, because PCRE2 matches these differently",
+             in_quotes(std::string{literal_, lower}));
     literal_ = lower;
     out_ += character;
   }

@@ -115,10 +115,10 @@ inline std::vector<added_token> llama3_special_tokens(token_id first) {
                                                                  {199998, "GPT-4o's o200k_base"},
                                                                  {151643, "Qwen's"},
                                                                  {200000, "Llama 4's"}};
-  std::string found = std::to_string(count) + " others";
+  std::string found = std::to_string(count) + " other ranks";
   for (const auto& [size, name] : others)
-    if (size == count) found += ", as many as there are of " + std::string(name);
-  throw error(file, "", "the ranks of Llama 3", found, error_code::unsupported);
+    if (size == count) found += ", the number of " + std::string(name);
+  throw error(file, "", "the 128000 ranks of Llama 3", found, error_code::unsupported);
 }
 
 }  // namespace detail

@@ -93,7 +93,7 @@ class unigram {
   };
 
   token_id unknown_token() const {
-    if (!unknown_) throw error("tokenizer", "text", "only characters of the vocabulary, since it has no unknown token", "another one");
+    if (!unknown_) throw error("tokenizer", "text", "only characters of the vocabulary, because it has no unknown token", "another one");
     return *unknown_;
   }
 
