@@ -81,7 +81,7 @@ static_assert(static_cast<int>(evidence_kind::none) == LAZYPRUNE_NOTHING &&
               static_cast<int>(evidence_kind::values) == LAZYPRUNE_VALUES && static_cast<int>(evidence_kind::hidden) == LAZYPRUNE_HIDDEN &&
               static_cast<int>(evidence_kind::ids) == LAZYPRUNE_IDS && static_cast<int>(evidence_kind::probes) == LAZYPRUNE_PROBES);
 static_assert(static_cast<int>(head_reduction::mean) + 1 == LAZYPRUNE_MEAN && static_cast<int>(head_reduction::max) + 1 == LAZYPRUNE_MAX);
-static_assert(everything == LAZYPRUNE_EVERYTHING);
+static_assert(everything == LAZYPRUNE_EVERYTHING && all_with_keys == LAZYPRUNE_ALL_WITH_KEYS);
 
 uint32_t read_of_heads(std::optional<head_reduction> reduction) {
   return reduction ? static_cast<uint32_t>(*reduction) + 1 : static_cast<uint32_t>(LAZYPRUNE_EACH);

@@ -141,8 +141,9 @@ void add_part_flags(CLI::App& command, policy_spec& spec) {
       ->group(pruning_group);
   add_text(command, "--store", spec.store, "The store and its keys; see below")->type_name("NAME[:key=value]")->group(pruning_group);
   add_text(command, "--decode", spec.decode,
-           "same: prune the prompt and the steps of generated tokens; dense: prune the prompt only; only: prune those steps only")
-      ->type_name("same|dense|only")
+           "same: prune the prompt and the steps of generated tokens; dense: prune the prompt only; only: prune those steps only; "
+           "kept: those steps attend to what the prompt kept, and bring nothing back")
+      ->type_name("same|dense|only|kept")
       ->group(pruning_group);
 }
 

@@ -8,6 +8,7 @@
 #include <lazyprune/policy/schedule/at_least.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
+#include <lazyprune/policy/schedule/prompt_sets.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/scorer/any_scorer.hpp>
 #include <lazyprune/policy/selector/any_selector.hpp>

@@ -92,6 +92,7 @@ TEST_CASE("every part and parameter can be given, and parameters that are not gi
   CHECK(parts.keep == position_spans{});
   CHECK(parts.least_tokens == 0);
   CHECK(parts_of(with({{"--decode", "only"}}), 8).when == pruned_steps::decode);
+  CHECK(parts_of(with({{"--decode", "kept"}}), 8).when == pruned_steps::prefill_sets);
   const policy_parts few = parts_of(with({{"--keep", "900-930,0-63"}, {"--least-tokens", "512"}}), 8);
   CHECK(few.keep == position_spans{{0, 63}, {900, 930}});
   CHECK(few.least_tokens == 512);

@@ -108,6 +108,7 @@ TEST_CASE("spec_of writes at_least, outside or inside other schedules, and prote
   CHECK(flags(at_least{every{2, 0.5}, 9}) == expected("--schedule every:n=2,share=0.5", " --least-tokens 9 --decode same"));
   CHECK(flags(at_least{prompt_only{half}, 9}) == expected("--stages 2:0.5", " --least-tokens 9 --decode dense"));
   CHECK(flags(prompt_only{at_least{half, 9}}) == expected("--stages 2:0.5", " --least-tokens 9 --decode dense"));
+  CHECK(flags(at_least{prompt_sets{half}, 9}) == expected("--stages 2:0.5", " --least-tokens 9 --decode kept"));
   CHECK(flags(by_phase{stages{}, at_least{half, 9}}) == expected("--stages 2:0.5", " --least-tokens 9 --decode only"));
   CHECK(flags(at_least{by_phase{stages{}, half}, 9}) == expected("--stages 2:0.5", " --least-tokens 9 --decode only"));
 }

@@ -73,7 +73,7 @@ TEST_CASE("the table in POLICIES.md has every part that ships, and no other name
   const named guide = names_in_guide();
   CHECK(list(guide.scorers) == names(shipped.scorers(), {}));
   // The registry lists none of these four: `stages` has a flag of its own, and the others wrap schedules.
-  CHECK(list(guide.schedules) == names(shipped.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));
+  CHECK(list(guide.schedules) == names(shipped.schedules(), {"stages", "prompt_only", "prompt_sets", "by_phase", "at_least"}));
   CHECK(list(guide.selectors) == names(shipped.selectors(), {"protect"}));
   CHECK(list(guide.stores) == names(shipped.stores(), {}));
 }

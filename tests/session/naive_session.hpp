@@ -17,7 +17,9 @@ using token = unsigned;
 /// The rules of one pruning method.
 struct rules {
   unsigned layers;
-  std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: no pruning
+  // How many tokens go on. 0: no pruning; with_keys: the tokens that have keys in the next layer, and the required ones.
+  std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;
+  static constexpr std::size_t with_keys = static_cast<std::size_t>(-1);
   unsigned keep_first = 0, keep_last = 0;
   bool before_first_layer = false;                     // may drop tokens before layer 0
   bool sums = false;                                   // a score sums the layers where the token was active, without the model's last
@@ -121,7 +123,7 @@ class session {
     }
     if (next_ == rules_.layers) return;
     if (outputs_ > 0) {
-      if (score && rules_.sums)
+      if (score && rules_.sums && rules_.count(next_, active_.size(), known_, prefill_) != rules::with_keys)
         for (const token t : active_) sums_[t] += !rules_.adds || rules_.adds(l) ? score(next_, t) : 0.0f;
       if (score)
         choose(score);
@@ -266,6 +268,7 @@ class session {
     const std::size_t want = rules_.count(done, active_.size(), known_, prefill_);
     keep_able();
     if (want == 0) return;
+    if (want == rules::with_keys) return keep_with_keys();
 
     const auto required = [&](token t) {
       if (rules_.window > 0 && t >= first_evidence_row()) return true;
@@ -279,7 +282,22 @@ class session {
     });
     const auto must = static_cast<std::size_t>(std::count_if(order.begin(), order.end(), required));
     const std::size_t keep = std::min(order.size(), std::max(want, must));
-    const std::vector<token> dropped(order.begin() + static_cast<std::ptrdiff_t>(keep), order.end());
+    drop({order.begin() + static_cast<std::ptrdiff_t>(keep), order.end()}, [&](token t) { return score_of(score, t); });
+  }
+
+  void keep_with_keys() {
+    std::vector<token> dropped;
+    for (const token t : active_)
+      if (!kv_[next_].count(t) && t + outputs_ < known_ && (rules_.window == 0 || t < first_evidence_row())) dropped.push_back(t);
+    drop(dropped, [&](token t) {
+      for (const auto& states : aux_)
+        if (const auto at = states.find(t); at != states.end()) return at->second;
+      return 0.0f;
+    });
+  }
+
+  void drop(const std::vector<token>& dropped, const std::function<float(token t)>& score) {
+    const unsigned done = next_;
     for (const token t : dropped) active_.erase(t);
 
     if (rules_.store == rules::for_good) {
@@ -294,7 +312,7 @@ class session {
     std::vector<token> arrivals;
     for (const token t : dropped) {
       for (auto& states : aux_)
-        if (states.count(t)) states[t] = score_of(score, t);
+        if (states.count(t)) states[t] = score(t);
       if (!kv_[done].count(t) && (done == 0 || !aux_[done].count(t))) arrivals.push_back(t);
     }
     if (done == 0) {
@@ -305,7 +323,7 @@ class session {
       }
       return;
     }
-    for (const token t : arrivals) aux_[done][t] = score_of(score, t);
+    for (const token t : arrivals) aux_[done][t] = score(t);
     if (arrivals.empty()) return;
     if (rules_.store == rules::none)
       for (auto& states : aux_) states.clear();

@@ -69,13 +69,17 @@ struct hashed_positions {
   }
 };
 
-/// A schedule that looks its share up in a table by phase and done layers. A share of 0 means no pruning.
+/// A schedule that looks its share up in a table by phase and done layers. A share of 0 means no pruning, and `with_keys` that the tokens
+/// with keys go on (`all_with_keys`).
 struct by_table {
+  static constexpr double with_keys = -1;
+
   std::vector<double> prefill, decode;  // (layers)
   bool foretells;                       // whether `first` returns the first layer with pruning; if not, it returns 0
 
   std::size_t keep(const layer_context& c) const {
     const double share = (c.step == phase::prefill ? prefill : decode)[c.done];
+    if (share == with_keys) return all_with_keys;
     return share == 0.0 ? everything : static_cast<std::size_t>(std::ceil(share * static_cast<double>(c.active) - 1e-9));
   }
   layer_id first(phase step, layer_id) const {
@@ -93,6 +97,9 @@ by_table random_table(std::mt19937& random, unsigned layers) {
       if (random() % 2 && !(late && done < layers / 2)) (*shares)[done] = 0.05 + 0.95 * std::uniform_real_distribution<>()(random);
   if (random() % 3 == 0) table.decode.assign(layers, 0.0);  // no pruning in decode steps
   if (random() % 3 == 0) table.decode = table.prefill;
+  const bool all = random() % 3 == 0;
+  for (double& share : table.decode)
+    if (share != 0.0 && (all || random() % 4 == 0)) share = by_table::with_keys;
   return table;
 }
 
@@ -118,7 +125,8 @@ enum class kind { attention, positions, window, sums, window_sums, probe_sums };
 /// Counts events in the walks, so that a test can check that each kind occurred.
 struct events {
   std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
-              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0, gathered = 0, probed = 0, not_probed = 0;
+              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0, gathered = 0, probed = 0, not_probed = 0,
+              with_keys = 0;
 };
 
 using walked_session = session<any_scorer, by_table, protect<top_k>, any_store>;
@@ -170,8 +178,10 @@ class walk {
     const by_table table = random_table(random_, layers_);
     naive::rules rules = rules_;
     rules.layers = layers_;
-    rules.count = [table](unsigned done, std::size_t active, std::size_t, bool prefill) -> std::size_t {
+    rules.count = [table, &seen = seen_](unsigned done, std::size_t active, std::size_t, bool prefill) -> std::size_t {
       const double share = (prefill ? table.prefill : table.decode)[done];
+      if (share == by_table::with_keys) ++seen.with_keys;
+      if (share == by_table::with_keys) return naive::rules::with_keys;
       return share == 0.0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(share * static_cast<double>(active) - 1e-9)));
     };
     rules.keep_first = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
@@ -460,7 +470,7 @@ events walks(Store store, Rules rules) {
   events seen;
   for (std::uint32_t seed = 1; seed <= walks_of_each_store(); ++seed) walk(seed, store(seed, seen), rules(seed), seen).go(16);
   for (const std::size_t count : {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over,
-                                  seen.not_taken_over, seen.gathered, seen.probed, seen.not_probed})
+                                  seen.not_taken_over, seen.gathered, seen.probed, seen.not_probed, seen.with_keys})
     CHECK(count > often);
   return seen;
 }

@@ -112,6 +112,8 @@ enum { LAZYPRUNE_EACH = 0, LAZYPRUNE_MEAN = 1, LAZYPRUNE_MAX = 2 };
 
 /* The answer of a schedule that does not prune. */
 #define LAZYPRUNE_EVERYTHING SIZE_MAX
+/* The answer with which the tokens go on that have keys in the next layer, and the required ones. No token is brought back. */
+#define LAZYPRUNE_ALL_WITH_KEYS (SIZE_MAX - 1)
 
 /* The input of one row. `origin` is one of LAZYPRUNE_EMBEDDING to LAZYPRUNE_WAITING. Their comments say what `index` is. */
 typedef struct lazyprune_source {

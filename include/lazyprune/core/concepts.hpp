@@ -13,7 +13,8 @@
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
 //                                                instead of one row for each head
-//   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`
+//   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`,
+//                                                or `all_with_keys`
 //   adaptive_schedule   s.keep(context, scores)  Also returns how many tokens go on, but decides by `scores`, one for each active token.
 //                                                A schedule has only one of the two forms of keep, unless s.sees_scores() says which
 //                                                one to call

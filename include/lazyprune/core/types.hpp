@@ -18,6 +18,10 @@ enum class phase : std::uint8_t { prefill, decode };
 /// The answer of a schedule that does not prune.
 inline constexpr std::size_t everything = static_cast<std::size_t>(-1);
 
+/// An answer of a schedule: the tokens go on that have keys and values in the next layer, and those that the step requires. Nothing is
+/// brought back, and scores decide nothing.
+inline constexpr std::size_t all_with_keys = everything - 1;
+
 /// The context in which a schedule decides how many tokens go on. New members are added only at the end.
 struct layer_context {
   layer_id done;       // number of layers that are done, 1 to layers - 1. The answer says how many tokens enter layer `done`. `done`

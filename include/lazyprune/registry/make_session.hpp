@@ -7,6 +7,7 @@
 #include <lazyprune/policy/schedule/at_least.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
+#include <lazyprune/policy/schedule/prompt_sets.hpp>
 #include <lazyprune/policy/selector/protect.hpp>
 #include <lazyprune/registry/policy_parts.hpp>
 #include <lazyprune/session/any_session.hpp>
@@ -18,6 +19,7 @@ namespace detail {
 inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
   if (when == pruned_steps::prefill) return prompt_only(std::move(schedule));
   if (when == pruned_steps::decode) return by_phase(stages{}, std::move(schedule));
+  if (when == pruned_steps::prefill_sets) return prompt_sets(std::move(schedule));
   return schedule;
 }
 

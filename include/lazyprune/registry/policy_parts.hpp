@@ -24,8 +24,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The steps that are pruned. Texts write "same" for all, "dense" for prefill and "only" for decode.
-enum class pruned_steps : std::uint8_t { all, prefill, decode };
+/// The steps that are pruned. Texts write "same" for all, "dense" for prefill and "only" for decode. "kept" is prompt_sets: the prefill is
+/// pruned, and decode steps keep its sets.
+enum class pruned_steps : std::uint8_t { all, prefill, decode, prefill_sets };
 
 struct policy_parts {
   any_scorer scorer;
@@ -43,7 +44,7 @@ struct policy_parts {
 namespace detail {
 
 inline pruned_steps read_decode(std::string_view text) {
-  constexpr std::array<std::string_view, 3> names{"same", "dense", "only"};
+  constexpr std::array<std::string_view, 4> names{"same", "dense", "only", "kept"};
   const auto at = std::ranges::find(names, text);
   if (at == names.end()) report_error(error(flag_of("decode"), "", one_of_names(names), text));
   return static_cast<pruned_steps>(at - names.begin());

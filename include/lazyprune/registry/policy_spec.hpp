@@ -8,7 +8,8 @@
 //   keep_first, keep_last   numbers of tokens at the start and at the end that are never pruned
 //   keep         0-63,900-930: positions that are never pruned, both ends included; empty: no positions
 //   least_tokens a number of tokens; while fewer are known, nothing is pruned
-//   decode       same: all steps are pruned; dense: only the prompt is pruned; only: only the steps after the prompt are pruned
+//   decode       same: all steps are pruned; dense: only the prompt is pruned; only: only the steps after the prompt are pruned; kept: the
+//                prompt is pruned, and the steps after it attend to the tokens that it kept
 //
 // Parts are written NAME[:key=value,...]. The part of that name describes its keys.
 #pragma once
@@ -26,6 +27,7 @@
 #include <lazyprune/policy/schedule/at_least.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
+#include <lazyprune/policy/schedule/prompt_sets.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/selector/protect.hpp>
 #include <lazyprune/registry/parameters.hpp>
@@ -142,6 +144,11 @@ template <class Schedule>
 void note_schedule(policy_spec& spec, const prompt_only<Schedule>& schedule) {
   note_schedule(spec, schedule.prefill);
   spec.decode = "dense";
+}
+template <class Schedule>
+void note_schedule(policy_spec& spec, const prompt_sets<Schedule>& schedule) {
+  note_schedule(spec, schedule.prefill);
+  spec.decode = "kept";
 }
 template <class Decode>
 void note_schedule(policy_spec& spec, const by_phase<stages, Decode>& schedule) {

@@ -117,6 +117,7 @@ class session final : public step_machine {
     if constexpr (is_policy) {
       quota_ = quota_without_scores(layers_done() + 1);
       if (needs().kind == evidence_kind::probes && probes_read(layers_done()).empty()) return evidence_kind::none;
+      if (quota_ == all_with_keys) return evidence_kind::none;
       return needs().every_layer || by_scores() || quota_ != everything ? needs().kind : evidence_kind::none;
     } else {
       return evidence_kind::none;
@@ -130,9 +131,12 @@ class session final : public step_machine {
   void prune_by(const evidence& shown) noexcept {
     const layer_id done = layers_done();
     if (done == 0) quota_ = needs().kind == evidence_kind::none ? quota_without_scores(0) : everything;
+    if (quota_ == all_with_keys) return keep_those_with_keys(policy_.store);
     const bool scored = wanted() != evidence_kind::none ? score(shown) : score_without_evidence();
     if (scored && by_scores()) quota_ = checked(ask(policy_.schedule, context(done), scratch().scores), done);
-    if (scored && quota_ != everything)
+    if (scored && quota_ == all_with_keys)
+      keep_those_with_keys(policy_.store);
+    else if (scored && quota_ != everything)
       select_and_admit(policy_.selector, policy_.store, quota_);
     else
       drop_stuck();

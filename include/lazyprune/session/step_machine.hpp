@@ -267,11 +267,40 @@ class step_machine {
   /// of the others can come back. If the selector or the store writes a wrong list, notes the fault. No token is lost because of the fault.
   template <class Selector, class Store>
   void select_and_admit(const Selector& selector, const Store& store, std::size_t quota) noexcept {
-    const std::size_t before = active_.size(), losses = losses_.size();
-    const auto required_from = static_cast<position>(std::min(known() - request_.outputs, first_evidence_row()));
-    const selection_outcome chosen = select(selector, {quota, required_from}, active_, scratch(), [&](position t) { return !stuck(t); });
+    const std::size_t before = active_.size();
+    const selection_outcome chosen = select(selector, {quota, required_from()}, active_, scratch(), [&](position t) { return !stuck(t); });
     margin_ = chosen.margin;
     if (chosen.fault) note_fault(layer_, wrong_indices{"selector", *chosen.fault});
+    admit_dropped(store, before);
+  }
+
+  /// The tokens that have keys and values in the next layer go on, and so do the required ones (`all_with_keys`). The store decides which
+  /// of the others can come back. A dropped token that is not stored yet is offered with the score 0.
+  template <class Store>
+  void keep_those_with_keys(const Store& store) noexcept {
+    const std::size_t before = active_.size();
+    const position required = required_from();
+    std::vector<position>& dropped = scratch().eligible;
+    dropped.clear();
+    scratch().eligible_scores.clear();
+    std::erase_if(active_, [&](position t) {
+      if (stuck(t)) return true;
+      if (table_.frontier(t) > layer_ || t >= required) return false;
+      dropped.push_back(t);
+      scratch().eligible_scores.push_back(table_.stored(t) ? table_.score(t) : 0.0f);
+      return true;
+    });
+    admit_dropped(store, before);
+  }
+
+ private:
+  /// The first of the tokens that the step requires at the next layer.
+  position required_from() const noexcept { return static_cast<position>(std::min(known() - request_.outputs, first_evidence_row())); }
+
+  /// The store decides which of the dropped tokens in the scratch can come back. `before`: how many tokens were active.
+  template <class Store>
+  void admit_dropped(const Store& store, std::size_t before) noexcept {
+    const std::size_t losses = losses_.size();
     const std::optional<index_fault> refused = admission{layer_, active_, rows_, table_, scratch()}.admit(store, spills_, losses_);
     if (refused) note_fault(layer_, wrong_indices{"store", *refused});
     if (!std::ranges::is_sorted(losses_)) std::ranges::sort(losses_);
@@ -279,7 +308,6 @@ class step_machine {
     if (active_.size() + gone < before) listed_ = 0;
   }
 
- private:
   template <class>
   friend class step;
   friend class any_session;
