@@ -28,9 +28,13 @@ inline namespace v0 {
 /// The ways to make one number out of the probabilities of a block's tokens.
 enum class block_pooling : std::uint8_t { max, mean };
 
+/// The names of the choices in texts and files.
+inline constexpr std::array<std::string_view, 3> query_reduction_names{"last", "max", "mean"};
+inline constexpr std::array<std::string_view, 2> block_pooling_names{"max", "mean"};
+
 /// One term of the score at a stage.
 struct calibrated_probe {
-  layer_id after;           // the stage that it serves, as a number of done layers
+  layer_id after;           // the first stage that it serves, as a number of done layers; it serves the later stages, too
   layer_id layer;           // from 0, before `after`
   std::uint32_t head;       // from 0, a query head
   query_reduction queries;  // over the evidence rows
@@ -105,17 +109,9 @@ class calibration {
   /// The row that probe `i` of `list()` reads in the probe_view of the probe's layer.
   std::size_t row(std::size_t i) const { return all_->row[i]; }
 
-  /// Returns whether the layers of a stage begin with this layer.
-  bool begins_stage(layer_id layer) const {
-    return layer == 0 || std::ranges::find(all_->list, layer, &calibrated_probe::after) != all_->list.end();
-  }
-
   friend bool operator==(const calibration& a, const calibration& b) { return a.all_->list == b.all_->list; }
 
  private:
-  static constexpr std::array<std::string_view, 3> queries_names{"last", "max", "mean"};
-  static constexpr std::array<std::string_view, 2> block_names{"max", "mean"};
-
   struct data {
     std::vector<calibrated_probe> list;
     std::vector<head_probe> reads;        // of all layers, in the order of the layers
@@ -125,8 +121,8 @@ class calibration {
 
   static std::string text_of(const calibrated_probe& p) {
     return std::to_string(p.after) + "." + std::to_string(p.layer) + "." + std::to_string(p.head) + "." +
-           std::string(queries_names[static_cast<std::size_t>(p.queries)]) + "." +
-           std::string(block_names[static_cast<std::size_t>(p.block)]) + "@" + text_of_number(p.weight);
+           std::string(query_reduction_names[static_cast<std::size_t>(p.queries)]) + "." +
+           std::string(block_pooling_names[static_cast<std::size_t>(p.block)]) + "@" + text_of_number(p.weight);
   }
 
   template <class Choice, std::size_t Count>
@@ -142,8 +138,8 @@ class calibration {
     if (words.size() != 5) return std::nullopt;
     const auto after = number_in<layer_id>(words[0]), layer = number_in<layer_id>(words[1]);
     const auto head = number_in<std::uint32_t>(words[2]);
-    const auto queries = choice_in<query_reduction>(queries_names, words[3]);
-    const auto block = choice_in<block_pooling>(block_names, words[4]);
+    const auto queries = choice_in<query_reduction>(query_reduction_names, words[3]);
+    const auto block = choice_in<block_pooling>(block_pooling_names, words[4]);
     const auto weight = number_in<float>(text.substr(at + 1));
     if (!after || !layer || !head || !queries || !block || !weight) return std::nullopt;
     return calibrated_probe{*after, *layer, *head, *queries, *block, *weight};
@@ -152,13 +148,55 @@ class calibration {
   std::shared_ptr<const data> all_;
 };
 
-/// The score of a token is that of its block: the sum, over the probes that this stage has had so far, of weight x z(log(eps + p)). p is
-/// the pooled probability of the block's active tokens, and z standardises over the blocks that have an active token. The evidence rows are
-/// the prompt's last `window` tokens. The probabilities of the first four positions count as 0, because most heads attend to them whatever
-/// the text is. eps is 1e-6 for the maximum and 1e-7 for the mean. Without probes all tokens score 0.
+namespace detail {
+
+/// Calls use(begin, end) for each block with active tokens. These tokens have the indices begin to end - 1.
+template <class Use>
+void for_blocks(std::span<const position> positions, std::size_t block, Use use) {
+  for (std::size_t begin = 0, end = 0; begin < positions.size(); begin = end) {
+    while (end < positions.size() && positions[end] / block == positions[begin] / block) ++end;
+    use(begin, end);
+  }
+}
+
+}  // namespace detail
+
+/// Writes z(log(eps + p)) of each block that has an active token to `out`, and returns the number of these blocks. p is the pooled
+/// probability of the block's active tokens, and z standardises over the blocks. The probabilities of the first four positions count as 0,
+/// because most heads attend to them whatever the text is (attention sinks, arXiv 2309.17453). eps is 1e-6 for the maximum and 1e-7 for the
+/// mean. If all blocks have the same p, their numbers are 0. `probability` is (active), and `out` has room for as many numbers.
+inline std::size_t standardise_blocks(std::span<const float> probability, std::span<const position> positions, std::size_t block,
+                                      block_pooling pool, std::span<float> out) {
+  constexpr position sinks = 4;
+  const double eps = pool == block_pooling::max ? 1e-6 : 1e-7;
+  std::size_t blocks = 0;
+  double sum = 0;
+  detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
+    double most = 0, total = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const double value = positions[i] < sinks ? 0.0 : static_cast<double>(probability[i]);
+      most = std::max(most, value);
+      total += value;
+    }
+    const double pooled = pool == block_pooling::max ? most : total / static_cast<double>(end - begin);
+    out[blocks] = static_cast<float>(std::log(eps + pooled));
+    sum += static_cast<double>(out[blocks++]);
+  });
+  const double mean = sum / static_cast<double>(blocks);
+  double squares = 0;
+  for (const float x : out.first(blocks)) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
+  const double deviation = std::sqrt(squares / static_cast<double>(blocks));
+  for (float& x : out.first(blocks)) x = deviation == 0 ? 0.0f : static_cast<float>((static_cast<double>(x) - mean) / deviation);
+  return blocks;
+}
+
+/// The score of a token is that of its block: the sum, over the probes of the layers done in this step, of the probe's weight times the
+/// block's standardised number (standardise_blocks). A later stage adds its probes to the sums of the stages before it, because the
+/// probes of three layers alone rank fewer of the blocks that matter high. The evidence rows are the prompt's last `window` tokens.
+/// Without probes all tokens score 0.
 ///
-/// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks). Scores may be
-/// negative, and a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum since the last stage.
+/// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks). Scores may be negative, and
+/// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
 struct calibrated_attention {
   static constexpr std::string_view name = "calibrated_attention";
   positive window = 64;
@@ -173,7 +211,7 @@ struct calibrated_attention {
       std::ranges::fill(out, 0.0f);
       return;
     }
-    if (chosen->begins_stage(view.layer))
+    if (view.layer == 0)
       for (const position p : positions) view.memory[p] = 0.0f;
     const std::span<const calibrated_probe> list = chosen->list();
     const auto first = std::ranges::lower_bound(list, view.layer, {}, &calibrated_probe::layer);
@@ -192,44 +230,15 @@ struct calibrated_attention {
   friend bool operator==(const calibrated_attention&, const calibrated_attention&) = default;
 
  private:
-  static constexpr position sinks = 4;  // positions that count as 0 (attention sinks, arXiv 2309.17453)
-
   /// Adds the probe's term to the memory of each active token. `of_blocks` (active) is scratch for one number of each block.
   void add(const calibrated_probe& p, std::span<const float> probability, std::span<const position> positions, std::span<float> memory,
            std::span<float> of_blocks) const {
-    const double eps = p.block == block_pooling::max ? 1e-6 : 1e-7;
-    std::size_t blocks = 0;
-    double sum = 0;
-    for_blocks(positions, [&](std::size_t begin, std::size_t end) {
-      double most = 0, total = 0;
-      for (std::size_t i = begin; i < end; ++i) {
-        const double value = positions[i] < sinks ? 0.0 : static_cast<double>(probability[i]);
-        most = std::max(most, value);
-        total += value;
-      }
-      const double pooled = p.block == block_pooling::max ? most : total / static_cast<double>(end - begin);
-      of_blocks[blocks] = static_cast<float>(std::log(eps + pooled));
-      sum += static_cast<double>(of_blocks[blocks++]);
-    });
-    const double mean = sum / static_cast<double>(blocks);
-    double squares = 0;
-    for (const float x : of_blocks.first(blocks)) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
-    const double deviation = std::sqrt(squares / static_cast<double>(blocks));
-    if (deviation == 0) return;
+    standardise_blocks(probability, positions, block, p.block, of_blocks);
     std::size_t at = 0;
-    for_blocks(positions, [&](std::size_t begin, std::size_t end) {
-      const auto term = static_cast<float>(static_cast<double>(p.weight) * (static_cast<double>(of_blocks[at++]) - mean) / deviation);
+    detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
+      const float term = p.weight * of_blocks[at++];
       for (std::size_t i = begin; i < end; ++i) memory[positions[i]] += term;
     });
-  }
-
-  /// Calls use(begin, end) for each block with active tokens. These tokens have the indices begin to end - 1.
-  template <class Use>
-  void for_blocks(std::span<const position> positions, Use use) const {
-    for (std::size_t begin = 0, end = 0; begin < positions.size(); begin = end) {
-      while (end < positions.size() && positions[end] / block == positions[begin] / block) ++end;
-      use(begin, end);
-    }
   }
 };
 
