@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 
 #include "commands/bench.hpp"
+#include "commands/calibrate.hpp"
 #include "commands/compare.hpp"
 #include "commands/eval.hpp"
 #include "commands/fidelity.hpp"
@@ -128,7 +129,7 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
 }
 
 void add_pruning_file(CLI::App& command, model_flags& flags) {
-  add_text(command, "--pruning-file", flags.pruning_file, "Read the stages from FILE instead of the model's lazyprune.json")
+  add_text(command, "--pruning-file", flags.pruning_file, "Read the stages and probes from FILE instead of the model's lazyprune.json")
       ->type_name("FILE")
       ->group(pruning_group);
 }
@@ -634,6 +635,27 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   });
 }
 
+void add_calibrate(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<calibrate_flags>();
+  CLI::App& command = *program.add_subcommand("calibrate", "Finds the heads whose attention shows which blocks of a prompt matter");
+  add_model_flags(command, flags->model);
+  command.add_option("-f,--file", flags->texts, "Files with texts, out of which prompts are made; -: stdin")->type_name("FILE...");
+  add_engine_flags(command, flags->backend);
+  add_question_flags(command, flags->questions);
+  add_number(command, "--probes", flags->probes, number_range<std::size_t>{0},
+             "At most N probes for a stage; 0: the fewest that keep the recall (default: 0)");
+  add_number(command, "--tokens", flags->tokens, number_range<std::size_t>{256},
+             "Tokens of a passage that is cut out of the texts (default: 2000)");
+  add_number(command, "--prompts", flags->prompts, number_range<std::size_t>{8}, "The most prompts to read (default: 150)");
+  add_text(command, "--out", flags->out, "The file to write; as lazyprune.json in the model's folder it is used without a flag")
+      ->type_name("FILE")
+      ->required();
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return calibrate(*flags, policies);
+  });
+}
+
 void add_fidelity(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<fidelity_flags>();
   CLI::App& command = *program.add_subcommand("fidelity", "Compares a pruned model with the dense one, on texts without labels");
@@ -849,6 +871,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   add_compare(program, chosen, policies);
   add_bench(program, chosen, policies);
   add_eval(program, chosen, policies);
+  add_calibrate(program, chosen, policies);
   add_fidelity(program, chosen, policies);
   add_sweep(program, chosen, policies);
   add_search(program, chosen, policies);

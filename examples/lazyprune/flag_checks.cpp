@@ -87,6 +87,11 @@ void check_flags(const eval_flags& flags) {
   if (flags.resume && flags.predicted.empty()) throw error("--resume", "", "--out FILE.jsonl with it", "none");
 }
 
+void check_flags(const calibrate_flags& flags) {
+  if (flags.texts.empty() == flags.questions.data.empty())
+    throw error("calibrate", "", "texts (-f) or samples (-d)", flags.texts.empty() ? "neither" : "both");
+}
+
 void check_flags(const fidelity_flags& flags) {
   if (flags.texts.empty()) throw error("fidelity", "", "texts, by -f FILE", "none");
   if (!flags.compares_methods()) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "commands/bench.hpp"
+#include "commands/calibrate.hpp"
 #include "commands/eval.hpp"
 #include "commands/fidelity.hpp"
 #include "commands/run.hpp"
@@ -17,6 +18,7 @@ void check_flags(const run_flags& flags);
 void check_flags(const bench_flags& flags);
 void check_flags(const tokenize_flags& flags);
 void check_flags(const eval_flags& flags);
+void check_flags(const calibrate_flags& flags);
 void check_flags(const fidelity_flags& flags);
 void check_flags(const sweep_flags& flags);
 void check_flags(const search_flags& flags);

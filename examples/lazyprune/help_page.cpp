@@ -15,7 +15,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-constexpr std::size_t page_width = 100, label_columns = 28, command_columns = 12;
+constexpr std::size_t page_width = 100, label_columns = 28, command_columns = 13;
 
 /// Returns the text's words in lines of at most `page_width` columns. The first line begins at column `at`, the others at column `indent`.
 std::string filled(std::string_view text, std::size_t at, std::size_t indent) {

@@ -142,8 +142,8 @@ TEST_CASE("a folder's model is its safetensors with config.json, or else its onl
   const checkpoint one(folder.path());  // ignores config.json, because the folder has no safetensors
   CHECK(one.is_gguf());
   CHECK(one.path() == folder.path());
-  CHECK(one.stages() == "1:0.5");
-  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // lazyprune.json belongs to the folder, not to the file
+  CHECK(one.pruning().value().stages == "1:0.5");
+  CHECK_FALSE(checkpoint(folder / "a.gguf").pruning().has_value());  // lazyprune.json belongs to the folder, not to the file
   folder.write("b-00001-of-00002.gguf", "");
   folder.write("b-00002-of-00002.gguf", "");
   CHECK(folder.said() == at(folder.path().string(), {"00001", "00002"}));
@@ -194,7 +194,7 @@ TEST_CASE("lazyprune.json has stages and nothing else") {
     return folder.said().after(folder.file("lazyprune.json") + ": ");
   };
   CHECK(said(R"({"stages": "1:0.5"})") == "no error");
-  CHECK(checkpoint(folder.path()).stages() == "1:0.5");
+  CHECK(checkpoint(folder.path()).pruning().value().stages == "1:0.5");
   CHECK(said(R"({"stages": "1:0.5", "stage": 1})") == at("stage", {", found 1"}));
   CHECK(said("{}") == at("", {"\"stages\""}));
   CHECK(said(R"({"stages": [1]})") == at("stages"));

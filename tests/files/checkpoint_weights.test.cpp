@@ -129,7 +129,7 @@ TEST_CASE("the weights of the bundled model") {
   const checkpoint model(pocket_model());
   CHECK(model.config().vocabulary == 2304);
   CHECK(model.config().eos == std::vector<lazyprune::token_id>{2});
-  CHECK(model.stages() == "3:0.3,5:0.1");
+  CHECK(model.pruning().value().stages == "3:0.3,5:0.1");
   const tensor embedding = checkpoint_weights(model).get("model.embed_tokens.weight", 2304, 128);
   CHECK(embedding.type == dtype::bf16);
   CHECK(embedding.bytes() == std::size_t{2304} * 128 * 2);
@@ -170,7 +170,7 @@ TEST_CASE("tensors are found by name and shape") {
   CHECK(b.type == dtype::bf16);
   CHECK(b.rows == 1);
   CHECK(b.columns == 4);
-  CHECK_FALSE(model.stages().has_value());
+  CHECK_FALSE(model.pruning().has_value());
 
   const auto said = [&](std::string_view name, std::size_t rows, std::size_t columns) {
     return error_of([&] { weights.get(name, rows, columns); });

@@ -42,8 +42,8 @@ std::string answer(const model<cpu>& net, const tokenizer& words, const std::vec
 /// Checks the dense and pruned answers to the first `each` prompts of each task. Prompts of 1,000 and of 1,900 tokens alternate.
 void check_answers(std::size_t each) {
   const checkpoint files(pocket_model());
-  REQUIRE(files.stages());
-  const stages recommended = stages::parse(*files.stages());
+  REQUIRE(files.pruning());
+  const stages recommended = stages::parse(files.pruning()->stages);
   const auto words = find_tokenizer(files);
   REQUIRE(words);
   cpu backend{tested_execution()};

@@ -49,7 +49,7 @@ std::vector<token_id> answer(const model<Backend>& net, Backend& backend, const 
 void check_answers(const execution& how, std::size_t prompts, std::size_t length) {
   const checkpoint files(pocket_model());
   const auto words = find_tokenizer(files);
-  const stages recommended = stages::parse(*files.stages());
+  const stages recommended = stages::parse(files.pruning()->stages);
   cpu exact{tested_execution({.kv = dtype::f32, .exact = true})};
   cuda_backend backend(how);
   const auto expected = load_model(exact, files);

@@ -11,6 +11,7 @@
 #include "terminal/columns.hpp"
 
 #include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/model_fingerprint.hpp>
 #include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
@@ -78,8 +79,8 @@ layer_id opened_model::layers() const { return static_cast<layer_id>(config().la
 
 std::optional<recommended_stages> opened_model::stages() const {
   using found = recommended_stages;
-  if (!pruning_file_.empty()) return found{pruning_file::read(pruning_file_).stages, stages_source::pruning_file, pruning_file_};
-  if (files_->stages()) return found{*files_->stages(), stages_source::folder, (path() / pruning_file::name).string()};
+  if (!pruning_file_.empty()) return recommended_by(pruning_file::read(pruning_file_), stages_source::pruning_file, pruning_file_);
+  if (files_->pruning()) return recommended_by(*files_->pruning(), stages_source::folder, (path() / pruning_file::name).string());
   const auto name = files_->gguf() ? files_->gguf()->find("general.name") : std::nullopt;
   if (name && name->is_string())
     if (const auto known = known_stages(name->string(), layers()))
@@ -87,10 +88,29 @@ std::optional<recommended_stages> opened_model::stages() const {
   return std::nullopt;
 }
 
+recommended_stages opened_model::recommended_by(const pruning_file& file, stages_source from, const std::string& where) const {
+  recommended_stages found{file.stages, from, where};
+  if (!file.heads) return found;
+  const calibrated_heads& heads = *file.heads;
+  const auto refuse = [&](const char* place, const std::string& expected, const std::string& wrong) {
+    throw error(where, place, expected + ", because the calibration is of another model (\"" + printable(heads.model) + "\")", wrong);
+  };
+  if (heads.layers != config().layers) refuse("model.layers", std::to_string(config().layers), std::to_string(heads.layers));
+  if (heads.heads != config().n_heads) refuse("model.heads", std::to_string(config().n_heads), std::to_string(heads.heads));
+  const std::string own = fingerprint();
+  if (heads.fingerprint != own) refuse("model.fingerprint", own, printable(heads.fingerprint));
+  found.scorer = heads.scorer();
+  found.selector = "blocks:size=" + std::to_string(heads.block);
+  found.decode = "kept";
+  return found;
+}
+
 std::string opened_model::stages_to_compare() const {
   if (const auto known = stages()) return known->text;
   return moved_to(layers_of(config()), lazyllm_stages(layers())).text();
 }
+
+std::string opened_model::fingerprint() const { return model_fingerprint(*files_); }
 
 std::vector<tensor_entry> opened_model::tensors() const {
   std::vector<tensor_entry> all;

@@ -19,6 +19,7 @@
 namespace lazyprune {
 inline namespace v0 {
 class checkpoint;
+struct pruning_file;
 struct model_config;
 enum class dtype : std::uint8_t;
 }  // namespace v0
@@ -31,12 +32,13 @@ std::filesystem::path model_path(const model_flags& flags);
 
 enum class stages_source : std::uint8_t { pruning_file, folder, program };
 
-/// Stages recommended for a model.
+/// The pruning that is recommended for a model.
 struct recommended_stages {
   std::string text;
   stages_source from;
-  std::string where;             // the file that holds them; empty: the program's own table
-  std::size_t least_tokens = 0;  // the shortest prompt that they were tried on; 0: not known
+  std::string where;                                          // the file that holds them; empty: the program's own table
+  std::size_t least_tokens = 0;                               // the shortest prompt that they were tried on; 0: not known
+  std::optional<std::string> scorer{}, selector{}, decode{};  // the flags of a calibration
 };
 
 /// A tensor as its file describes it.
@@ -64,11 +66,14 @@ class opened_model {
   layer_id layers() const;
 
   /// Looks for stages in the file of --pruning-file, then in the folder's lazyprune.json, then in the program's own table. Returns nullopt
-  /// if there are none. Throws `error` if the file of --pruning-file cannot be used.
+  /// if there are none. Throws `error` if the file of --pruning-file cannot be used, or if a calibration belongs to another model.
   std::optional<recommended_stages> stages() const;
   /// Returns the text of `stages()` if there are any. Otherwise returns stages at the depths at which the paper prunes Llama 2, scaled to
   /// this model's number of layers. Nobody has tried these stages on this model.
   std::string stages_to_compare() const;
+
+  /// Returns what tells the model from others of the same shape (model_fingerprint).
+  std::string fingerprint() const;
 
   /// All tensors of the files, by name.
   std::vector<tensor_entry> tensors() const;
@@ -85,6 +90,8 @@ class opened_model {
 
  private:
   opened_model(std::shared_ptr<const checkpoint> files, std::string pruning_file);
+
+  recommended_stages recommended_by(const pruning_file& file, stages_source from, const std::string& where) const;
 
   std::shared_ptr<const checkpoint> files_;
   std::string pruning_file_;

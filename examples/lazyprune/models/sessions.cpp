@@ -16,10 +16,11 @@ namespace {
 
 bool asks_for_pruning(const policy_spec& spec) { return !spec.preset.empty() || spec.stages || spec.schedule; }
 
-/// Throws `error` with the file's name if stages from a file do not fit the model.
+/// Throws `error` with the file's name if the stages or probes of a file do not fit the model.
 void check_stages(const recommended_stages& stages, const opened_model& model, const policy_registry& policies) {
   policy_spec alone;
   alone.stages = stages.text;
+  alone.scorer = stages.scorer;
   try {
     parts_of(alone, layers_of(model.config()), policies);
   } catch (const error& fault) {
@@ -40,6 +41,11 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
     asked.stages = stages->text;
+    if (stages->scorer && !asked.scorer) {
+      asked.scorer = stages->scorer;
+      if (!asked.selector) asked.selector = stages->selector;
+      if (!asked.decode) asked.decode = stages->decode;
+    }
     if (!asked.least_tokens && stages->least_tokens > 0) asked.least_tokens = stages->least_tokens;
     return {std::move(asked), ""};
   }

@@ -39,14 +39,6 @@ std::string digest_of(std::string_view text) {
   return digits.str();
 }
 
-/// Makes a chat of one user turn. The generation prompt follows, so that the model answers.
-chat_request asked_once(std::string_view text) {
-  chat_request chat;
-  chat.add("user", text);
-  chat.set_add_generation_prompt(true);
-  return chat;
-}
-
 /// Returns the beginning of the answer. If the rendered chat ends with a space or a line break, the answer's leading spaces are dropped.
 std::string_view in_answer(const rendered_chat& chat, std::string_view answer_prefix) {
   if (chat.text().ends_with(' ') || chat.text().ends_with('\n'))

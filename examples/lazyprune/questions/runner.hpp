@@ -81,6 +81,12 @@ class runner {
   /// of them. The answers are the same as without a batch.
   std::vector<eval_prediction> predict(std::span<const ask> asks) const;
 
+  /// Returns the tokens of a question's prompt.
+  std::vector<token_id> prompt(std::size_t question) const { return *prompt_of(question); }
+  const tokenizer& tokens() const { return tokenizer_; }
+  /// Returns the engine. Call `load` first.
+  engine& loaded() { return *engine_; }
+
   /// Measures the seconds from a prompt's tokens to the dense model's first token.
   double dense_seconds(std::size_t question) const;
 

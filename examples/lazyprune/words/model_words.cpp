@@ -136,5 +136,12 @@ chat_request read_chat(const std::string& path) {
   return request;
 }
 
+chat_request asked_once(std::string_view text) {
+  chat_request chat;
+  chat.add("user", text);
+  chat.set_add_generation_prompt(true);
+  return chat;
+}
+
 }  // namespace program
 }  // namespace lazyprune

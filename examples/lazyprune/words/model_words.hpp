@@ -101,5 +101,8 @@ class model_words {
 /// (chat_request::parse). Throws `error` if the file holds neither.
 chat_request read_chat(const std::string& path);
 
+/// Returns a chat of one message, the user's, that an answer follows.
+chat_request asked_once(std::string_view text);
+
 }  // namespace program
 }  // namespace lazyprune

@@ -98,8 +98,8 @@ class checkpoint {
   /// or if the config is not supported.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
-  /// Returns the stages that lazyprune.json recommends, in the syntax of stages::parse, or nullopt if there is no such file.
-  const std::optional<std::string>& stages() const { return stages_; }
+  /// Returns what lazyprune.json recommends, or nullopt if there is no such file.
+  const std::optional<pruning_file>& pruning() const { return pruning_; }
 
   /// Returns all tensors by their names in the files. The names are views that are valid while the checkpoint exists.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
@@ -205,7 +205,7 @@ class checkpoint {
       else
         throw error(path_.string(), "", std::string(model_folder::one_file) + " or " + std::string(model_folder::index_file), "neither");
     }
-    if (folder.has(pruning_file::name)) stages_ = pruning_file::read(folder.path() / pruning_file::name).stages;
+    if (folder.has(pruning_file::name)) pruning_ = pruning_file::read(folder.path() / pruning_file::name);
   }
 
   std::string types_read() const {
@@ -284,7 +284,7 @@ class checkpoint {
   std::optional<error> config_fault_;
   const model_family* family_ = nullptr;  // null unless this is a GGUF model
   bool wrapped_ = false;                  // the text model is in the config of a model of text and images
-  std::optional<std::string> stages_;
+  std::optional<pruning_file> pruning_;
   std::vector<std::string> remarks_;
   std::string weights_name_;  // the file that lists the tensors
   std::map<std::string, safetensors_file, std::less<>> files_;

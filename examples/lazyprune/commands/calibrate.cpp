@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+// The dense model reads each prompt, and generates 32 tokens. For samples with answers, the blocks that matter are those that hold an
+// answer. For prompts that are made out of a text, they are the blocks with the answer, and those to which the generated tokens attend most
+// in the last third of the layers. Every fourth prompt is held out: recall is measured on these prompts.
+#include "commands/calibrate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "engine/engine.hpp"
+#include "models/model_choice.hpp"
+#include "questions/runner.hpp"
+#include "tables/number_text.hpp"
+#include "tables/table.hpp"
+#include "terminal/progress.hpp"
+#include "words/model_words.hpp"
+#include "words/prompt_text.hpp"
+
+#include <lazyprune/eval/calibration_prompts.hpp>
+#include <lazyprune/eval/head_calibration.hpp>
+#include <lazyprune/files/output_file.hpp>
+#include <lazyprune/files/pruning_file.hpp>
+#include <lazyprune/model/config.hpp>
+#include <lazyprune/model/generation.hpp>
+#include <lazyprune/model/layers_of.hpp>
+#include <lazyprune/policy/schedule/stages.hpp>
+#include <lazyprune/policy/selector/top_k.hpp>
+#include <lazyprune/policy/store/keep_all.hpp>
+#include <lazyprune/registry/model_layers.hpp>
+#include <lazyprune/session/any_session.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+constexpr std::size_t window = 64, block = 32, generated = 32;
+
+/// What a dense run shows of a prompt.
+struct head_notes {
+  std::size_t heads, layers, prompt;
+  std::size_t blocks = (prompt + block - 1) / block;
+  std::vector<float> features = std::vector<float>(layers * heads * calibration_prompt::features_of_head * blocks);
+  std::vector<float> masses = std::vector<float>(layers * heads * blocks);  // the most that a generated token attends to a block
+  std::vector<float> scratch = std::vector<float>(prompt + generated + 1);
+};
+
+/// Notes what each head attends to. It scores nothing.
+struct noting_heads {
+  std::size_t window = program::window;
+  const std::vector<head_probe>* reads = nullptr;  // (heads, 3): the same in all layers that see the whole text
+  const model_config* config = nullptr;
+  head_notes* notes = nullptr;
+
+  std::span<const head_probe> probes(layer_id layer) const {
+    return config->window(layer) > 0 ? std::span<const head_probe>{} : std::span<const head_probe>(*reads);
+  }
+
+  void score(const every_layer<probe_view>& view, std::span<float> out) const {
+    head_notes& n = *notes;
+    std::ranges::fill(out, 0.0f);
+    if (view.now.probes == 0) return;
+    if (view.now.active() == n.prompt)
+      note_prompt(view);
+    else
+      note_step(view);
+  }
+
+ private:
+  void note_prompt(const every_layer<probe_view>& view) const {
+    head_notes& n = *notes;
+    for (std::size_t i = 0; i < reads->size(); ++i)
+      for (const auto pool : {block_pooling::max, block_pooling::mean}) {
+        standardise_blocks(view.now.probe(i), view.now.positions, block, pool, n.scratch);
+        const std::size_t feature = (view.layer * reads->size() + i) * 2 + static_cast<std::size_t>(pool);
+        std::copy_n(n.scratch.begin(), n.blocks, n.features.begin() + static_cast<std::ptrdiff_t>(feature * n.blocks));
+      }
+  }
+
+  void note_step(const every_layer<probe_view>& view) const {
+    head_notes& n = *notes;
+    for (std::size_t h = 0; h < n.heads; ++h) {
+      const auto attention = view.now.probe(3 * h);
+      float* const masses = &n.masses[(view.layer * n.heads + h) * n.blocks];
+      for (std::size_t b = 0; b < n.blocks; ++b) {
+        float mass = 0;
+        for (std::size_t t = std::max<std::size_t>(b * block, 4); t < std::min((b + 1) * block, n.prompt); ++t) mass += attention[t];
+        masses[b] = std::max(masses[b], mass);
+      }
+    }
+  }
+};
+
+/// The blocks before the evidence rows: these can be dropped.
+std::size_t candidates_of(std::size_t prompt) { return prompt > window ? (prompt - window) / block : 0; }
+
+/// Marks the candidates that the generated tokens attend to most in the last third of the layers: a twelfth of the candidates, by the mean
+/// over the eight heads that attend to the block most.
+std::vector<std::uint8_t> attended_blocks(const head_notes& n) {
+  const std::size_t candidates = candidates_of(n.prompt), late = n.layers * 2 / 3, rows = (n.layers - late) * n.heads;
+  const std::size_t counted = std::min<std::size_t>(8, rows);
+  std::vector<std::pair<float, std::size_t>> ranked;
+  for (std::size_t b = 0; b < candidates; ++b) {
+    std::vector<float> of_heads;
+    for (std::size_t r = 0; r < rows; ++r) of_heads.push_back(n.masses[(late * n.heads + r) * n.blocks + b]);
+    std::ranges::partial_sort(of_heads, of_heads.begin() + static_cast<std::ptrdiff_t>(counted), std::greater{});
+    float sum = 0;
+    for (std::size_t i = 0; i < counted; ++i) sum += of_heads[i];
+    ranked.emplace_back(sum, b);
+  }
+  std::ranges::sort(ranked, std::greater{});
+  std::vector<std::uint8_t> matters(candidates);
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, candidates / 12) && i < candidates; ++i) matters[ranked[i].second] = 1;
+  return matters;
+}
+
+/// Marks the candidates that hold a token of an answer, at its first place in the prompt.
+std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, std::span<const std::string> answers,
+                                            const tokenizer& words) {
+  std::string text;
+  std::vector<std::size_t> ends;  // of each token, in bytes
+  for (const token_id id : prompt) {
+    text += words.decode({&id, 1});
+    ends.push_back(text.size());
+  }
+  std::vector<std::uint8_t> matters(candidates_of(prompt.size()));
+  for (const std::string& answer : answers) {
+    const std::size_t at = answer.empty() ? std::string::npos : text.find(answer);
+    if (at == std::string::npos) continue;
+    auto token = static_cast<std::size_t>(std::ranges::upper_bound(ends, at) - ends.begin());
+    for (; token < ends.size() && (token == 0 ? 0 : ends[token - 1]) < at + answer.size(); ++token)
+      if (token / block < matters.size()) matters[token / block] = 1;
+  }
+  return matters;
+}
+
+/// A prompt to read, and the answers that it holds.
+struct prompt_to_read {
+  std::vector<token_id> tokens;
+  std::vector<std::string> answers;
+  bool labelled;  // whether a person says what the answers are; then nothing else matters
+};
+
+class calibrating {
+ public:
+  calibrating(const calibrate_flags& flags, const policy_registry& policies) : flags_(flags) {
+    if (flags.texts.empty()) {
+      runner_.emplace(flags.model, flags.backend, flags.questions, policies);
+    } else {
+      opened_.emplace(flags.model);
+      words_.emplace(*opened_);
+    }
+    const model_config& config = model().config();
+    if (config.layers < 4) throw error("calibrate", "layers", "a model of at least 4 layers", std::to_string(config.layers));
+    for (std::uint32_t h = 0; h < config.n_heads; ++h)
+      for (const auto over : {query_reduction::last, query_reduction::max, query_reduction::mean}) reads_.push_back({h, over});
+  }
+
+  void run() {
+    read_prompts();
+    engine* const model = load();
+    progress_bar bar("reading");
+    for (std::size_t i = 0; i < to_read_.size(); ++i) {
+      bar.show(i, to_read_.size());
+      calibration_prompt noted = note(to_read_[i], *model);
+      if (std::ranges::count(noted.matters, 1) > 0) (i % 4 == 3 ? held_out_ : fitted_).push_back(std::move(noted));
+    }
+    if (fitted_.empty() || held_out_.empty())
+      throw error("calibrate", "prompts", "at least 8 in which a block matters", std::to_string(fitted_.size() + held_out_.size()));
+    fit_stages();
+  }
+
+ private:
+  static constexpr std::array<std::size_t, 4> probe_counts{4, 8, 16, 32};
+
+  const opened_model& model() const { return runner_ ? runner_->model() : *opened_; }
+  const tokenizer& tokens() const { return runner_ ? runner_->tokens() : words_->tokenizer_for("calibrate"); }
+
+  engine* load() {
+    if (runner_) {
+      runner_->load();
+      return &runner_->loaded();
+    }
+    engine_ = load_engine(flags_.backend, *opened_);
+    return engine_.get();
+  }
+
+  void add_sample(std::size_t question) {
+    const std::vector<std::string>& answers = runner_->questions()[question].sample.answers;
+    to_read_.push_back({runner_->prompt(question), answers, !answers.empty()});
+  }
+
+  void read_prompts() {
+    if (runner_) {
+      // One sample of each task, then the next one of each.
+      std::vector<std::vector<std::size_t>> by_task;
+      for (const eval_task* task : runner_->questions().tasks()) by_task.push_back(runner_->questions().of_task(*task));
+      for (std::size_t i = 0; to_read_.size() < flags_.prompts; ++i) {
+        const std::size_t before = to_read_.size();
+        for (const auto& task : by_task)
+          if (i < task.size() && to_read_.size() < flags_.prompts) add_sample(task[i]);
+        if (to_read_.size() == before) break;
+      }
+      return;
+    }
+    read_texts();
+  }
+
+  /// Cuts the texts into passages of flags_.tokens tokens, evenly over all texts, and makes a prompt of each.
+  void read_texts() {
+    std::vector<token_id> ids;
+    for (const std::string& file : flags_.texts) {
+      const std::vector<token_id> more = tokens().encode(read_prompt(file), false, special_tokens::spelled_out);
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+    if (ids.size() < flags_.tokens)
+      throw error(flags_.texts.front(), "", "texts of at least " + std::to_string(flags_.tokens) + " tokens", std::to_string(ids.size()));
+    const std::size_t room = ids.size() - flags_.tokens, count = std::min(flags_.prompts, 1 + room);
+    std::vector<std::string> passages;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t begin = count > 1 ? room * i / (count - 1) : 0;
+      passages.push_back(tokens().decode(std::span(ids).subspan(begin, flags_.tokens)));
+    }
+    const std::optional<chat_words> chat = words_->find_chat();
+    for (const look_up_prompt& prompt : look_up_prompts(passages)) {
+      std::vector<token_id> read;
+      if (prompt.asks && chat) {
+        const rendered_chat rendered = chat->render(asked_once(prompt.text));
+        read = tokens().encode(rendered.runs(), rendered.template_words());
+      } else {
+        read = tokens().encode(prompt.text);
+      }
+      if (!prompt.answer.empty()) to_read_.push_back({std::move(read), {prompt.answer}, false});
+    }
+  }
+
+  calibration_prompt note(const prompt_to_read& prompt, engine& model) {
+    const model_config& config = model.config();
+    head_notes notes{config.n_heads, config.layers - 1, prompt.tokens.size()};
+    generation_options options;
+    options.max_new = prompt.labelled ? 1 : generated;
+    any_session session(policy{noting_heads{.reads = &reads_, .config = &config, .notes = &notes}, stages{}, top_k{}, keep_all{}},
+                        {.layers = static_cast<layer_id>(config.layers)});
+    model.generate(std::move(session), prompt.tokens, options);
+    const std::vector<std::uint8_t> attended = attended_blocks(notes), answers = blocks_of_answers(prompt.tokens, prompt.answers, tokens());
+    calibration_prompt noted{
+        .heads = notes.heads, .blocks = notes.blocks, .features = std::move(notes.features), .matters = attended, .answers = answers};
+    if (prompt.answers.empty()) noted.answers = attended;
+    if (prompt.labelled) noted.matters = answers;
+    for (std::size_t b = 0; b < answers.size(); ++b) noted.matters[b] |= answers[b];
+    return noted;
+  }
+
+  /// The stages that are tried: after 3, 4, 5 and 6 tenths of the layers, or the nearest layers that see the whole text.
+  stages tried_stages() const {
+    std::vector<stage> list;
+    for (const double share : {0.3, 0.4, 0.5, 0.6}) {
+      const auto after = static_cast<layer_id>(share * static_cast<double>(model().layers()) + 0.5);
+      if (after >= 1 && (list.empty() || after > list.back().after)) list.push_back({after, 0.5});
+    }
+    return moved_to(layers_of(model().config()), stages(list));
+  }
+
+  /// The features of the heads in layers from `begin` to `end` - 1 that see the whole text.
+  std::vector<std::size_t> features_of(layer_id begin, layer_id end) const {
+    std::vector<std::size_t> features;
+    const std::size_t of_layer = model().config().n_heads * calibration_prompt::features_of_head;
+    for (std::size_t layer = begin; layer < end; ++layer)
+      for (std::size_t f = 0; f < of_layer && model().config().window(layer) == 0; ++f) features.push_back(layer * of_layer + f);
+    return features;
+  }
+
+  /// The probes of a stage.
+  struct fitted_stage {
+    std::vector<weighted_feature> probes;
+    std::vector<std::string> recalls;  // with 4, 8, 16, 32 and all features
+  };
+
+  /// Fits the probes that a stage adds to the probes of the stages before it. Keeps the fewest that hold the recall of all, to a hundredth,
+  /// when a fifth of the blocks is kept.
+  fitted_stage fit_stage(const std::vector<std::size_t>& features, const std::vector<weighted_feature>& earlier) const {
+    constexpr double kept = 0.2, given_up = 0.01;
+    const std::vector<weighted_feature> all = fit(fitted_, features, earlier);
+    const double best = recall(held_out_, joined(earlier, all), kept);
+    fitted_stage result;
+    bool found = false;
+    for (const std::size_t count : probe_counts) {
+      std::vector<weighted_feature> few = fit_best(fitted_, all, count, earlier);
+      const double reached = recall(held_out_, joined(earlier, few), kept);
+      result.recalls.push_back(fixed(reached, 3));
+      if (flags_.probes > 0 ? count <= flags_.probes : !found && reached >= best - given_up) {
+        result.probes = std::move(few);
+        found = true;
+      }
+    }
+    result.recalls.push_back(fixed(best, 3));
+    if (!found) result.probes = flags_.probes > 0 ? fit_best(fitted_, all, flags_.probes, earlier) : all;
+    return result;
+  }
+
+  static std::vector<weighted_feature> joined(std::vector<weighted_feature> earlier, const std::vector<weighted_feature>& added) {
+    earlier.insert(earlier.end(), added.begin(), added.end());
+    return earlier;
+  }
+
+  /// The smallest share of the blocks, in twentieths, that holds nearly all blocks that matter.
+  double share_to_keep(const std::vector<weighted_feature>& score) const {
+    constexpr double enough = 0.95;
+    for (int twentieths = 1; twentieths < 20; ++twentieths)
+      if (recall(held_out_, score, twentieths / 20.0) >= enough) return twentieths / 20.0;
+    return 1;
+  }
+
+  void fit_stages() {
+    const model_config& config = model().config();
+    pruning_file file{.stages = {},
+                      .heads = calibrated_heads{.model = model_name(model().path()),
+                                                .layers = config.layers,
+                                                .heads = config.n_heads,
+                                                .fingerprint = model().fingerprint(),
+                                                .window = window,
+                                                .block = block,
+                                                .fitted_on = fitted_on()}};
+    std::vector<stage> list;
+    std::vector<std::vector<std::string>> lines;
+    std::vector<weighted_feature> score;
+    auto begin = std::min<layer_id>(2, model().layers() / 10);
+    double kept = 1;
+    const stages all_tried = tried_stages();
+    for (const stage& tried : all_tried.list()) {
+      const fitted_stage fitted = fit_stage(features_of(begin, tried.after), score);
+      begin = tried.after;
+      score = joined(score, fitted.probes);
+      const double share = std::min(kept, share_to_keep(score));
+      if (share <= 0.9 * kept) {
+        list.push_back({tried.after, share / kept});
+        kept = share;
+      }
+      for (const weighted_feature& w : fitted.probes) file.heads->probes.push_back(probe_of(w, config.n_heads, tried.after));
+      std::vector<std::string> line{std::to_string(tried.after)};
+      line.insert(line.end(), fitted.recalls.begin(), fitted.recalls.end());
+      line.insert(line.end(), {std::to_string(fitted.probes.size()), fixed(share, 2)});
+      lines.push_back(std::move(line));
+    }
+    if (file.heads->probes.empty()) throw error("calibrate", "probes", "a head that shows which blocks matter", "none");
+    file.stages = stages(list).text();
+    std::cout << "recall of the blocks with the answers, on " << held_out_.size()
+              << " held-out prompts, when a fifth of the blocks is kept\n"
+              << markdown_table(markdown_columns(1, {"after", "4 probes", "8", "16", "32", "all", "chosen", "keep"}), lines);
+    output_file out(flags_.out);
+    out.write(file.text());
+    out.commit();
+    std::cout << "stages " << file.stages << "; written to " << flags_.out << '\n';
+  }
+
+  std::string fitted_on() const {
+    std::string names;
+    for (const std::string& path : flags_.texts.empty() ? flags_.questions.data : flags_.texts)
+      names.append(names.empty() ? "" : ", ").append(std::filesystem::path(path).filename().string());
+    return std::to_string(fitted_.size() + held_out_.size()) + " prompts" + (flags_.texts.empty() ? "" : " made") + " from " + names;
+  }
+
+  calibrate_flags flags_;
+  std::optional<runner> runner_;
+  std::optional<opened_model> opened_;
+  std::optional<model_words> words_;
+  std::unique_ptr<engine> engine_;
+  std::vector<head_probe> reads_;
+  std::vector<prompt_to_read> to_read_;
+  std::vector<calibration_prompt> fitted_, held_out_;
+};
+
+}  // namespace
+
+int calibrate(const calibrate_flags& flags, const policy_registry& policies) {
+  calibrating(flags, policies).run();
+  return 0;
+}
+
+}  // namespace program
+}  // namespace lazyprune

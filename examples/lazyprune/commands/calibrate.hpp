@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// lazyprune calibrate: finds the heads of a model whose attention shows which blocks of a prompt matter, and writes them to a pruning file.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "commands/flags.hpp"
+
+namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
+namespace program {
+
+struct calibrate_flags {
+  model_flags model;
+  backend_flags backend;
+  std::vector<std::string> texts;  // files with texts; empty: samples
+  question_flags questions;        // samples with answers; without data: texts
+  std::size_t probes = 0;          // the most probes of a stage; 0: the fewest that keep the recall
+  std::size_t tokens = 2000;       // tokens of a prompt that is cut out of a text
+  std::size_t prompts = 150;       // the most prompts
+  std::string out;                 // the file to write
+};
+
+/// Returns the exit code.
+int calibrate(const calibrate_flags& flags, const policy_registry& policies);
+
+}  // namespace program
+}  // namespace lazyprune

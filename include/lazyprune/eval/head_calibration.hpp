@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// Finds the heads whose attention shows which blocks of a prompt matter, for calibrated_attention. It fits a logistic regression of a
+// block's importance on what the heads of a stage's layers attend to.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/policy/scorer/calibrated_attention.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// One prompt of a calibration. A feature is a (layer, head, query_reduction, block_pooling); its numbers are those of standardise_blocks.
+struct calibration_prompt {
+  std::size_t heads = 0;
+  std::size_t blocks = 0;
+  std::vector<float> features;        // (layers, heads, 3, 2, blocks)
+  std::vector<std::uint8_t> matters;  // (candidates): what is fitted: whether a block matters. The candidates are the first blocks
+  std::vector<std::uint8_t> answers;  // (candidates): what recall counts: whether a block holds the answer
+
+  static constexpr std::size_t features_of_head = 6;
+
+  std::span<const float> feature(std::size_t i) const { return std::span(features).subspan(i * blocks, blocks); }
+  std::size_t candidates() const { return matters.size(); }
+};
+
+/// A feature and its weight in the score.
+struct weighted_feature {
+  std::size_t feature;
+  float weight;
+};
+
+/// The probe of a stage that reads this feature.
+inline calibrated_probe probe_of(const weighted_feature& w, std::size_t heads, layer_id after) {
+  const std::size_t kind = w.feature % calibration_prompt::features_of_head, head = w.feature / calibration_prompt::features_of_head;
+  return {after,
+          static_cast<layer_id>(head / heads),
+          static_cast<std::uint32_t>(head % heads),
+          static_cast<query_reduction>(kind / 2),
+          static_cast<block_pooling>(kind % 2),
+          w.weight};
+}
+
+inline float score_of_block(const calibration_prompt& p, std::span<const weighted_feature> score, std::size_t block) {
+  float sum = 0;
+  for (const weighted_feature& w : score) sum += w.weight * p.feature(w.feature)[block];
+  return sum;
+}
+
+/// The share of the blocks with the answer that are among the best `share` of the candidates (at least one block), as a mean over the
+/// prompts that have such blocks. 1 if there are none.
+inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share) {
+  double sum = 0;
+  std::size_t counted = 0;
+  for (const calibration_prompt& p : prompts) {
+    const auto all = static_cast<double>(std::ranges::count(p.answers, 1));
+    if (all == 0) continue;
+    std::vector<float> scores(p.candidates());
+    for (std::size_t b = 0; b < scores.size(); ++b) scores[b] = score_of_block(p, score, b);
+    std::vector<std::size_t> order(scores.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+    order.resize(
+        std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(share * static_cast<double>(order.size()))), 1, order.size()));
+    sum += static_cast<double>(std::ranges::count_if(order, [&](std::size_t b) { return p.answers[b] == 1; })) / all;
+    ++counted;
+  }
+  return counted == 0 ? 1 : sum / static_cast<double>(counted);
+}
+
+/// The penalties of a fit.
+struct fit_penalties {
+  double square = 1e-3;    // of the sum of squares of the weights
+  double absolute = 5e-3;  // of the sum of their absolute values, which makes most of them 0
+};
+
+namespace detail {
+
+/// A logistic regression in which both classes weigh the same. It is fitted by Newton steps, and each step's quadratic problem is solved
+/// one weight at a time (Friedman, Hastie and Tibshirani 2010, "Regularization Paths for Generalized Linear Models via Coordinate
+/// Descent").
+class logistic_fit {
+ public:
+  /// `columns` (features, rows) and `wanted` (rows), 1 or 0, must outlive this object. `free`: the last columns, whose weights cost
+  /// nothing.
+  logistic_fit(std::span<const float> columns, std::span<const std::uint8_t> wanted, std::size_t free, const fit_penalties& penalties)
+      : columns_(columns), wanted_(wanted), free_(free), penalties_(penalties), sums_(wanted.size()) {
+    const auto all = static_cast<double>(wanted.size()), positive = static_cast<double>(std::ranges::count(wanted, 1));
+    row_weight_ = {1 / all, (all - positive) / (positive * all)};
+    weights_.resize(columns.size() / wanted.size());
+  }
+
+  std::vector<double> run() {
+    double before = loss(weights_, bias_);
+    for (int newton = 0; newton < 200; ++newton) {
+      std::vector<double> next = weights_;
+      double next_bias = bias_;
+      solve_quadratic(next, next_bias);
+      double now = loss(next, next_bias);
+      for (int halved = 0; now > before && halved < 20; ++halved) {
+        for (std::size_t f = 0; f < next.size(); ++f) next[f] = (next[f] + weights_[f]) / 2;
+        next_bias = (next_bias + bias_) / 2;
+        now = loss(next, next_bias);
+      }
+      if (now > before) break;
+      weights_ = std::move(next);
+      bias_ = next_bias;
+      const bool done = before - now < 1e-9 * before;
+      before = now;
+      if (done) break;
+    }
+    return weights_;
+  }
+
+ private:
+  std::span<const float> column(std::size_t f) const { return columns_.subspan(f * wanted_.size(), wanted_.size()); }
+  bool is_free(std::size_t f) const { return f + free_ >= weights_.size(); }
+
+  /// The mean loss of the rows and the penalties. Leaves the rows' sums in `sums_`.
+  double loss(std::span<const double> weights, double bias) {
+    std::ranges::fill(sums_, bias);
+    double all = 0;
+    for (std::size_t f = 0; f < weights.size(); ++f) {
+      if (weights[f] == 0) continue;
+      const std::span<const float> x = column(f);
+      for (std::size_t r = 0; r < x.size(); ++r) sums_[r] += weights[f] * static_cast<double>(x[r]);
+      if (!is_free(f)) all += penalties_.square * weights[f] * weights[f] + penalties_.absolute * std::abs(weights[f]);
+    }
+    for (std::size_t r = 0; r < sums_.size(); ++r) {
+      const double against = wanted_[r] == 1 ? -sums_[r] : sums_[r];
+      all += row_weight_[wanted_[r]] * (std::max(against, 0.0) + std::log1p(std::exp(-std::abs(against))));
+    }
+    return all;
+  }
+
+  /// Minimises the loss's quadratic approximation at the present weights, which `sums_` belongs to.
+  void solve_quadratic(std::vector<double>& weights, double& bias) {
+    const std::size_t rows = wanted_.size();
+    loss(weights_, bias_);
+    std::vector<double> curvature(rows), residual(rows);  // of a row; residual times curvature is the slope
+    double all_curvature = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const double chance = 1 / (1 + std::exp(-sums_[r])), weight = row_weight_[wanted_[r]];
+      const double spread = std::max(chance * (1 - chance), 1e-4);
+      curvature[r] = weight * spread;
+      residual[r] = (static_cast<double>(wanted_[r]) - chance) / spread;
+      all_curvature += curvature[r];
+    }
+    std::vector<double> of_column(weights.size());
+    for (std::size_t f = 0; f < weights.size(); ++f) {
+      const std::span<const float> x = column(f);
+      for (std::size_t r = 0; r < rows; ++r) of_column[f] += curvature[r] * static_cast<double>(x[r]) * static_cast<double>(x[r]);
+    }
+    // After a pass over all weights come passes over those that are not 0, until these rest.
+    bool all = true;
+    for (int pass = 0; pass < 1000; ++pass) {
+      double most = 0;
+      for (std::size_t f = 0; f < weights.size(); ++f) {
+        if (!all && weights[f] == 0) continue;
+        const std::span<const float> x = column(f);
+        double slope = 0;
+        for (std::size_t r = 0; r < rows; ++r) slope += curvature[r] * residual[r] * static_cast<double>(x[r]);
+        const double target = slope + of_column[f] * weights[f];
+        const double shrunk = std::max(0.0, std::abs(target) - (is_free(f) ? 0 : penalties_.absolute));
+        const double next = std::copysign(shrunk, target) / (of_column[f] + (is_free(f) ? 0 : 2 * penalties_.square) + 1e-12);
+        const double moved = next - weights[f];
+        if (moved == 0) continue;
+        for (std::size_t r = 0; r < rows; ++r) residual[r] -= moved * static_cast<double>(x[r]);
+        weights[f] = next;
+        most = std::max(most, of_column[f] * moved * moved);
+      }
+      double moved = 0;
+      for (std::size_t r = 0; r < rows; ++r) moved += curvature[r] * residual[r];
+      moved /= all_curvature;
+      for (double& x : residual) x -= moved;
+      bias += moved;
+      const bool rest = most < 1e-10;
+      if (rest && all) return;
+      all = rest;
+    }
+  }
+
+  std::span<const float> columns_;
+  std::span<const std::uint8_t> wanted_;
+  std::size_t free_;
+  fit_penalties penalties_;
+  std::array<double, 2> row_weight_;  // of a block that does not matter, and of one that does
+  std::vector<double> weights_, sums_;
+  double bias_ = 0;
+};
+
+}  // namespace detail
+
+/// Fits a logistic regression of `matters` on these features over all candidates of all prompts. Both classes weigh the same. `earlier` is
+/// a score to which the new one is added: it is one more input, and the weights are divided by its weight. Returns the features with a
+/// weight, the largest absolute weight first; none if all candidates are of one class.
+inline std::vector<weighted_feature> fit(std::span<const calibration_prompt> prompts, std::span<const std::size_t> features,
+                                         std::span<const weighted_feature> earlier = {}, const fit_penalties& penalties = {}) {
+  std::vector<std::uint8_t> wanted;
+  for (const calibration_prompt& p : prompts) wanted.insert(wanted.end(), p.matters.begin(), p.matters.end());
+  const auto positive = static_cast<std::size_t>(std::ranges::count(wanted, 1));
+  if (positive == 0 || positive == wanted.size()) return {};
+  std::vector<float> columns;
+  columns.reserve((features.size() + 1) * wanted.size());
+  for (const std::size_t f : features)
+    for (const calibration_prompt& p : prompts) {
+      const std::span<const float> values = p.feature(f).first(p.candidates());
+      columns.insert(columns.end(), values.begin(), values.end());
+    }
+  if (!earlier.empty())
+    for (const calibration_prompt& p : prompts)
+      for (std::size_t b = 0; b < p.candidates(); ++b) columns.push_back(score_of_block(p, earlier, b));
+  const std::vector<double> weights = detail::logistic_fit(columns, wanted, earlier.empty() ? 0 : 1, penalties).run();
+  const double unit = earlier.empty() ? 1 : std::max(weights.back(), 1e-3);  // a new score must not turn the earlier one around
+  std::vector<weighted_feature> found;
+  for (std::size_t f = 0; f < features.size(); ++f)
+    if (weights[f] != 0) found.push_back({features[f], static_cast<float>(weights[f] / unit)});
+  std::ranges::stable_sort(found, [](const auto& a, const auto& b) { return std::abs(a.weight) > std::abs(b.weight); });
+  return found;
+}
+
+/// The best `most` features of a fit, fitted again without the others.
+inline std::vector<weighted_feature> fit_best(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> all,
+                                              std::size_t most, std::span<const weighted_feature> earlier = {}) {
+  std::vector<std::size_t> features;
+  for (const weighted_feature& w : all.first(std::min(most, all.size()))) features.push_back(w.feature);
+  return fit(prompts, features, earlier, {.absolute = 0});
+}
+
+}  // namespace v0
+}  // namespace lazyprune

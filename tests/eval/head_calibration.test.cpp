@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/head_calibration.hpp>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+namespace {
+
+constexpr std::size_t heads = 4, layers = 2, blocks = 40, features = layers * heads * calibration_prompt::features_of_head;
+
+/// Makes prompts with noise in all features. Feature 5 also shows whether a block matters, and feature 20 shows the opposite, more weakly.
+std::vector<calibration_prompt> some_prompts(std::size_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> noise;
+  std::vector<calibration_prompt> prompts;
+  for (; count > 0; --count) {
+    calibration_prompt p{.heads = heads, .blocks = blocks, .features = std::vector<float>(features * blocks), .matters = {}, .answers = {}};
+    for (float& x : p.features) x = noise(random);
+    p.matters.resize(blocks - 3);  // the last three blocks are no candidates
+    for (std::size_t b = 0; b < p.matters.size(); ++b) {
+      p.matters[b] = random() % 10 == 0;
+      if (p.matters[b] == 0) continue;
+      p.features[5 * blocks + b] += 4;
+      p.features[20 * blocks + b] -= 2;
+    }
+    p.answers = p.matters;
+    prompts.push_back(std::move(p));
+  }
+  return prompts;
+}
+
+std::vector<std::size_t> all_features() {
+  std::vector<std::size_t> all(features);
+  for (std::size_t f = 0; f < features; ++f) all[f] = f;
+  return all;
+}
+
+/// The mean loss of a logistic regression with equally heavy classes and the penalties, by the definition.
+double loss(const std::vector<calibration_prompt>& prompts, const std::vector<double>& weights, double bias,
+            const fit_penalties& penalties) {
+  double count = 0, positive = 0, sum = 0;
+  for (const calibration_prompt& p : prompts)
+    for (const std::uint8_t m : p.matters) count += 1, positive += m;
+  for (const calibration_prompt& p : prompts)
+    for (std::size_t b = 0; b < p.matters.size(); ++b) {
+      double x = bias;
+      for (std::size_t f = 0; f < features; ++f) x += weights[f] * static_cast<double>(p.feature(f)[b]);
+      sum += p.matters[b] == 1 ? (count - positive) / positive * std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+    }
+  sum /= count;
+  for (const double w : weights) sum += penalties.square * w * w + penalties.absolute * std::abs(w);
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("a fit finds the features that show which blocks matter") {
+  const auto prompts = some_prompts(40, 1), others = some_prompts(20, 2);
+  const std::vector<weighted_feature> found = fit(prompts, all_features(), {}, {.absolute = 2e-2});
+  REQUIRE(found.size() >= 2);
+  CHECK(found[0].feature == 5);
+  CHECK(found[0].weight > 0);
+  CHECK(found[1].feature == 20);
+  CHECK(found[1].weight < 0);
+  CHECK(recall(others, found, 0.2) > 0.95);
+  CHECK(recall(others, std::vector{weighted_feature{7, 1.0f}}, 0.2) < 0.4);
+  const std::vector<weighted_feature> best = fit_best(prompts, found, 1);
+  REQUIRE(best.size() == 1);
+  CHECK(best[0].feature == 5);
+  CHECK(fit(prompts, all_features(), {}, {.absolute = 10}).empty());
+}
+
+TEST_CASE("a fit has the smallest loss") {
+  const auto prompts = some_prompts(10, 3);
+  for (const fit_penalties penalties : {fit_penalties{}, fit_penalties{.square = 1e-2, .absolute = 0}}) {
+    std::vector<double> weights(features);
+    for (const weighted_feature& w : fit(prompts, all_features(), {}, penalties)) weights[w.feature] = static_cast<double>(w.weight);
+    double bias = 0, best = loss(prompts, weights, 0, penalties);  // the fit does not return its bias
+    for (double step = 16; step > 1e-6; step /= 1.5)
+      for (const double next : {bias - step, bias + step})
+        if (const double now = loss(prompts, weights, next, penalties); now < best) best = now, bias = next;
+    for (std::size_t f = 0; f < features; ++f)
+      for (const double by : {-0.01, 0.01}) {
+        std::vector<double> moved = weights;
+        moved[f] += by;
+        CHECK(loss(prompts, moved, bias, penalties) > best - 1e-6);
+      }
+  }
+}
+
+TEST_CASE("a later stage's score is added to the earlier one") {
+  const auto prompts = some_prompts(40, 4);
+  const std::vector<weighted_feature> earlier{{20, -1.0f}};
+  std::vector<std::size_t> rest = all_features();
+  std::erase(rest, std::size_t{20});
+  const std::vector<weighted_feature> added = fit(prompts, rest, earlier, {.absolute = 2e-2});
+  REQUIRE(!added.empty());
+  CHECK(added[0].feature == 5);
+  std::vector<weighted_feature> both = added;
+  both.push_back(earlier[0]);
+  const auto others = some_prompts(20, 5);
+  CHECK(recall(others, both, 0.15) > recall(others, added, 0.15));
+}
+
+TEST_CASE("recall counts the blocks that matter among the best candidates; prompts without such blocks do not count") {
+  calibration_prompt p{.heads = 1, .blocks = 5, .features = {5, 4, 3, 2, 9}, .matters = {0, 0, 0, 0}, .answers = {0, 1, 0, 1}};
+  p.features.resize(calibration_prompt::features_of_head * 5);
+  const std::vector<weighted_feature> score{{0, 1.0f}};
+  calibration_prompt nothing = p;
+  nothing.answers = {0, 0, 0, 0};
+  const std::vector<calibration_prompt> prompts{p, nothing};
+  CHECK(recall(prompts, score, 0.1) == 0.0);  // at least one block is kept
+  CHECK(recall(prompts, score, 0.5) == 0.5);
+  CHECK(recall(prompts, score, 1.0) == 1.0);
+  CHECK(recall(std::span(prompts).last(1), score, 0.5) == 1.0);
+  CHECK(fit(std::span(prompts).last(1), std::vector<std::size_t>{0}).empty());
+}
+
+TEST_CASE("a feature names its probe") {
+  const calibrated_probe expected{7, 2, 3, query_reduction::max, block_pooling::mean, 0.5f};
+  CHECK(probe_of({(2 * heads + 3) * 6 + 3, 0.5f}, heads, 7) == expected);
+}
