@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -340,7 +341,7 @@ class calibrating {
       score = joined(score, fitted.probes);
       const double share = std::min(kept, share_to_keep(score));
       if (share <= 0.9 * kept) {
-        list.push_back({tried.after, share / kept});
+        list.push_back({tried.after, std::round(1000 * share / kept) / 1000});
         kept = share;
       }
       for (const weighted_feature& w : fitted.probes) file.heads->probes.push_back(probe_of(w, config.n_heads, tried.after));
