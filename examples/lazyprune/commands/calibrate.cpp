@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,7 +43,7 @@ namespace {
 
 constexpr std::size_t window = 64, block = 32, generated = 32;
 
-/// What a dense run shows of a prompt.
+/// Keeps what the heads attended to in a dense run of one prompt.
 struct head_notes {
   std::size_t heads, layers, prompt;
   std::size_t blocks = (prompt + block - 1) / block;
@@ -92,7 +91,8 @@ struct noting_heads {
       float* const masses = &n.masses[(view.layer * n.heads + h) * n.blocks];
       for (std::size_t b = 0; b < n.blocks; ++b) {
         float mass = 0;
-        for (std::size_t t = std::max<std::size_t>(b * block, 4); t < std::min((b + 1) * block, n.prompt); ++t) mass += attention[t];
+        for (std::size_t t = std::max<std::size_t>(b * block, ignored_sinks); t < std::min((b + 1) * block, n.prompt); ++t)
+          mass += attention[t];
         masses[b] = std::max(masses[b], mass);
       }
     }

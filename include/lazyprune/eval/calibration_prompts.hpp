@@ -3,13 +3,13 @@
 // look them up. The prompts need no labels: only the text and the forms below.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lazyprune {

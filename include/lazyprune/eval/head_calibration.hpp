@@ -145,7 +145,6 @@ class logistic_fit {
   /// Minimises the loss's quadratic approximation at the present weights, which `sums_` belongs to.
   void solve_quadratic(std::vector<double>& weights, double& bias) {
     const std::size_t rows = wanted_.size();
-    loss(weights_, bias_);
     std::vector<double> curvature(rows), residual(rows);  // of a row; residual times curvature is the slope
     double all_curvature = 0;
     for (std::size_t r = 0; r < rows; ++r) {

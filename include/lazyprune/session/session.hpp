@@ -131,10 +131,9 @@ class session final : public step_machine {
   void prune_by(const evidence& shown) noexcept {
     const layer_id done = layers_done();
     if (done == 0) quota_ = needs().kind == evidence_kind::none ? quota_without_scores(0) : everything;
-    if (quota_ == all_with_keys) return keep_those_with_keys(policy_.store);
-    const bool scored = wanted() != evidence_kind::none ? score(shown) : score_without_evidence();
+    const bool scored = quota_ != all_with_keys && (wanted() != evidence_kind::none ? score(shown) : score_without_evidence());
     if (scored && by_scores()) quota_ = checked(ask(policy_.schedule, context(done), scratch().scores), done);
-    if (scored && quota_ == all_with_keys)
+    if (quota_ == all_with_keys)
       keep_those_with_keys(policy_.store);
     else if (scored && quota_ != everything)
       select_and_admit(policy_.selector, policy_.store, quota_);

@@ -148,6 +148,10 @@ class calibration {
   std::shared_ptr<const data> all_;
 };
 
+/// The number of first positions whose probabilities count as 0, because most heads attend to them whatever the text is (attention sinks,
+/// arXiv 2309.17453).
+inline constexpr position ignored_sinks = 4;
+
 namespace detail {
 
 /// Calls use(begin, end) for each block with active tokens. These tokens have the indices begin to end - 1.
@@ -162,19 +166,18 @@ void for_blocks(std::span<const position> positions, std::size_t block, Use use)
 }  // namespace detail
 
 /// Writes z(log(eps + p)) of each block that has an active token to `out`, and returns the number of these blocks. p is the pooled
-/// probability of the block's active tokens, and z standardises over the blocks. The probabilities of the first four positions count as 0,
-/// because most heads attend to them whatever the text is (attention sinks, arXiv 2309.17453). eps is 1e-6 for the maximum and 1e-7 for the
+/// probability of the block's active tokens, and z standardises over the blocks. The probabilities of the first `ignored_sinks` positions
+/// count as 0. eps is 1e-6 for the maximum and 1e-7 for the
 /// mean. If all blocks have the same p, their numbers are 0. `probability` is (active), and `out` has room for as many numbers.
 inline std::size_t standardise_blocks(std::span<const float> probability, std::span<const position> positions, std::size_t block,
                                       block_pooling pool, std::span<float> out) {
-  constexpr position sinks = 4;
   const double eps = pool == block_pooling::max ? 1e-6 : 1e-7;
   std::size_t blocks = 0;
   double sum = 0;
   detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
     double most = 0, total = 0;
     for (std::size_t i = begin; i < end; ++i) {
-      const double value = positions[i] < sinks ? 0.0 : static_cast<double>(probability[i]);
+      const double value = positions[i] < ignored_sinks ? 0.0 : static_cast<double>(probability[i]);
       most = std::max(most, value);
       total += value;
     }
