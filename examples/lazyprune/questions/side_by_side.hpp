@@ -16,8 +16,9 @@ namespace lazyprune {
 namespace program {
 
 /// Calls take(i, make(i)) for each piece of work i = 0, 1, ... n - 1. Up to `at_once` threads run `make`; one of them is the caller's.
-/// Only one thread at a time runs `take`. `enough(i)` is called before piece i; after it returns true, no further piece begins. If a call
-/// throws, no further piece begins. The pieces that have begun are finished and taken. The first exception is then thrown again.
+/// Only one thread at a time runs `take`. `enough(i)` is called before piece i begins. If it returns true, neither piece i nor any later
+/// piece begins. If a call throws, no further piece begins. The pieces that have begun are finished and taken. The first exception is then
+/// thrown again.
 template <class Make, class Take>
 void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Take& take,
                   const std::function<bool(std::size_t)>& enough = {}) {

@@ -39,7 +39,7 @@ inline std::string gguf_name_of(std::string_view name, std::span<const tensor_na
       {"mlp.down_proj", "ffn_down"},
   };
   const std::size_t end = std::min(name.rfind('.'), name.size());
-  const std::string_view kind = name.substr(end), stem = name.substr(0, end);  // ".weight" or ".bias"
+  const std::string_view kind = name.substr(end), stem = name.substr(0, end);  // `kind`: ".weight" or ".bias"
   for (const tensor_name& t : whole)
     if (stem == t.hugging_face) return std::string(t.gguf).append(kind);
   constexpr std::string_view layers = "model.layers.";
@@ -89,7 +89,7 @@ class gguf_config_reader {
                                               "attention.key_length",
                                               "attention.value_length",
                                               "attention.layer_norm_rms_epsilon",
-                                              "attention.layer_norm_epsilon",  // for norms that no family here has
+                                              "attention.layer_norm_epsilon",  // not used: it is for norms that no family here has
                                               "rope.dimension_count",
                                               "rope.freq_base",
                                               "rope.scaling.type",
@@ -239,9 +239,9 @@ class gguf_config_reader {
       kind->refuse_unsupported("llama or gpt2");
     const auto numbers_of = [&](std::string_view name) {
       const auto value = keys_.file().find(name);
-      return value ? value->numbers(config_.vocabulary) : std::vector<double>{};  // one for each token
+      return value ? value->numbers(config_.vocabulary) : std::vector<double>{};  // exactly one for each token
     };
-    numbers_of("tokenizer.ggml.scores");
+    numbers_of("tokenizer.ggml.scores");  // only checks the count
     const std::vector<double> types = numbers_of("tokenizer.ggml.token_type");
 
     const auto named = [&](std::string_view key) { return gguf_token_id(keys_.file(), key, config_.vocabulary); };

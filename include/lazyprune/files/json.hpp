@@ -158,7 +158,7 @@ class json_value {
     return member(key, *at);
   }
   /// Returns a copy of this object, plus those members of `others` whose keys this object lacks. `others` is the JSON text of an object.
-  /// Errors about the copy name this object's place.
+  /// In errors about the copy, the place is that of this object.
   json_value with_defaults(std::string_view others) const {
     need(value_->is_object(), "an object");
     nlohmann::json all = nlohmann::json::parse(others);

@@ -60,7 +60,7 @@ TEST_CASE("keys and values are read as they were put, exact in f32 and rounded i
     }
 }
 
-TEST_CASE("memory grows by blocks, has the size of the type, and stays when slots are forgotten") {
+TEST_CASE("memory grows by whole blocks of 4 bytes a number in f32 and 2 in bf16, and truncate keeps it") {
   packed_kv f32(4, 64), bf16(4, 64);
   const guarded<float> rows(257, 256, normal_floats(257 * 256, 1));
   CHECK(f32.bytes() == 0);
@@ -93,7 +93,7 @@ TEST_CASE("unused slots have no numbers of an earlier sequence") {
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }
 
-TEST_CASE("slots that truncate forgets are zeroed before reuse, even if they hold NaN, but not in copies of the cache") {
+TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hold NaN; a copy of the cache keeps its numbers") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     packed_kv kv(2, 16);
     const guarded<float> bad(300, 32, std::vector<float>(300 * 32, std::numeric_limits<float>::quiet_NaN())),

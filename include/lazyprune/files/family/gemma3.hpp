@@ -16,7 +16,7 @@ inline constexpr std::string_view gguf_names[] = {"attention.sliding_window", "a
                                                   "final_logit_softcapping"};
 inline constexpr double global_base = 1e6, local_base = 1e4;
 
-/// In a config of transformers 4, both RoPE bases are top-level keys, and `rope_scaling` holds only for the layers without a window. In a
+/// In a config of transformers 4, both RoPE bases are top-level keys, and `rope_scaling` applies only to the layers without a window. In a
 /// config of transformers 5, `rope_parameters` has one object for each kind of layer.
 inline void read_rope(const json_value& config, model_config& c) {
   const detail::rope_objects objects(config);

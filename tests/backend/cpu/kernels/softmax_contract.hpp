@@ -92,7 +92,8 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
         }
         for (std::size_t k = keys; k < keys + 5; ++k) REQUIRE(s.weights[r * (keys + 5) + k] == -9);
         most[r] = here;
-        CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);  // a block adds six weights to each lane; a weight has the exp's 4 u
+        // Each block adds six weights to a lane. The exp puts an error of up to 4 u into each weight, with u = 2^-24.
+        CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);
       }
     }
     // A difference x of two scores has a relative error of up to u. This changes e^-x by up to x e^-x u <= 0.4 u. The exp itself adds 4 u.
@@ -141,7 +142,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
       worst = std::max(worst, std::abs(place(i) - exact) / std::max(0x1p-126, std::abs(exact)));
     }
   }
-  CHECK(worst <= 8 * 0x1p-24);  // a polynomial, two sums, a quotient and a product
+  CHECK(worst <= 8 * 0x1p-24);  // the rounding errors of a polynomial, two sums, a quotient and a product
   for (std::size_t t = 0; t < xs.size() / 64; ++t)
     for (std::size_t i = 64; i < stride; ++i) REQUIRE(capped[t * stride + i] == 5.0f);
 

@@ -13,14 +13,14 @@ inline namespace v0 {
 namespace kernels {
 
 struct elementwise_kernel {
-  /// out = x / sqrt(mean(x^2) + epsilon) * weight (count); out may be x.
+  /// out = x / sqrt(mean(x^2) + epsilon) * weight, for `count` numbers. `out` may be x.
   void (*rms_norm)(const float* x, const float* weight, std::size_t count, double epsilon, float* out);
 
   /// Rotates each pair (a[i], b[i]) by its angle: (a, b) becomes (a cos - b sin, b cos + a sin). In each sum, the product with the cosine
   /// is rounded. The product with the sine is fused with the addition.
   void (*rotate)(float* a, float* b, const float* cosines, const float* sines, std::size_t count);
 
-  /// to += x (count).
+  /// to += x, for `count` numbers.
   void (*add)(const float* x, std::size_t count, float* to);
 };
 
