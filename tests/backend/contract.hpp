@@ -405,13 +405,16 @@ struct exact_row {
       : probability(s.active.size()), sees(s.active.size()) {
     const auto [heads, kv_heads, d] = s.shape;
     const double scale = v.scale != 0 ? v.scale : 1 / std::sqrt(static_cast<double>(d));
+    std::vector<double> q(d);
+    for (std::size_t e = 0; e < d; ++e) q[e] = scale * s.q[r * s.q_width() + h * d + e];
     double mass = 0;
     for (std::size_t i = 0; i < s.active.size(); ++i) {
       sees[i] = s.active[i] <= s.rows[r] && (v.window == 0 || s.rows[r] - s.active[i] < v.window);
       if (!sees[i]) continue;
       double score = 0, terms = 0;
+      const float* const k = &s.k[s.slots[i] * s.kv_width() + h * kv_heads / heads * d];
       for (std::size_t e = 0; e < d; ++e) {
-        const double term = scale * s.q[r * s.q_width() + h * d + e] * s.k[s.slots[i] * s.kv_width() + h * kv_heads / heads * d + e];
+        const double term = q[e] * k[e];
         score += term;
         terms += std::abs(term);
       }
@@ -456,12 +459,16 @@ void attention() {
       for (std::size_t h = 0; h < heads; ++h) {
         const exact_row exact(s, c.variant, r, h);
         std::vector<double> sums(d), magnitudes(d);
-        for (std::size_t i = 0; i < c.active; ++i)
-          for (std::size_t e = 0; exact.sees[i] && e < d; ++e) {
-            const double term = exact.probability[i] * s.v[s.slots[i] * s.kv_width() + h * kv_heads / heads * d + e];
+        for (std::size_t i = 0; i < c.active; ++i) {
+          if (!exact.sees[i]) continue;
+          const double probability = exact.probability[i];
+          const float* const v = &s.v[s.slots[i] * s.kv_width() + h * kv_heads / heads * d];
+          for (std::size_t e = 0; e < d; ++e) {
+            const double term = probability * v[e];
             sums[e] += term;
             magnitudes[e] += std::abs(term);
           }
+        }
         // A score has the error of its sum, and other roundings: the scale, the difference to the largest score and, with a cap, the
         // quotient by the cap and a tanh of 8 u. The exp passes this error on to the probability. The probability also has the exp's own
         // 4 u, and the roundings of a sum and a quotient. Each block rescales the earlier sums, which adds 3 u.

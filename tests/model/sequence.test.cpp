@@ -425,7 +425,7 @@ TEST_CASE("if a step is stopped or fails at any layer, an earlier fork is not af
   for (const std::string flags : {"lazyllm --stages 3:0.5,5:0.5", "lazyllm --stages 3:0.5,5:0.5 --store none",
                                   "lazyllm --stages 3:0.4,6:0.5 --store bounded:rows=12", "dense"})
     for (const failing_observer::kind how : {failing_observer::kind::stop, failing_observer::kind::unsaved, failing_observer::kind::saved})
-      for (layer_id l = 0; l < 8; ++l) {
+      for (layer_id l = static_cast<layer_id>(how) % one_in(2u); l < 8; l += static_cast<layer_id>(one_in(2u))) {
         CAPTURE(flags);
         CAPTURE(l);
         CAPTURE(static_cast<int>(how));
@@ -488,8 +488,8 @@ TEST_CASE("if a step is stopped or fails at any layer, an earlier fork is not af
         for (std::size_t at = 55; at < 60; ++at)
           REQUIRE(copied(forward(work, before, std::span(tokens).subspan(at, 1), phase::decode)) == expected[at - 49]);
       }
-  CHECK(kept > 30);
-  CHECK(lost > 100);
+  CHECK(kept > 30 / one_in(2u));
+  CHECK(lost > 100 / one_in(2u));
 }
 
 namespace {
