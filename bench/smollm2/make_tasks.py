@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Writes samples of RULER's tasks (arXiv 2404.06654), and of two tasks that ask for quotes, in RULER's JSON Lines form.
 
-  make_tasks.py TASK TOKENS N SEED FILE.jsonl [--program build/examples/lazyprune] [--model MODEL] [--plain]
+  make_tasks.py TASK TOKENS N SEED FILE.jsonl [--program build/examples/lazyprune] [--model MODEL] [--plain] [--reworded]
+                [--chapters 1-18|1-9|10-18]
 
 A prompt, including what the model's chat template adds, takes at most TOKENS minus the room for the answer. It takes at least 95 % of this
 limit, or so much that one more unit of the haystack (a word, a line, a sentence) does not fit. The same arguments give the same samples. The N
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILLED = 0.95
+TENTH_CHAPTER = "Other opportunities of making her observations could not fail to occur."
 
 ADJECTIVES = """amber ancient brave bright calm clever copper crimson curious distant eager frozen gentle golden hidden humble jolly lively
 lonely mellow misty narrow noble patient polished proud quiet rapid rustic scarlet secret silent silver simple sleepy steady sturdy velvet
@@ -57,11 +59,16 @@ class Sample:
 # Haystacks are lists of pieces. Needles are put between the pieces.
 
 
-def read_sentences():
-    """The sentences of haystack.txt."""
+def chapters(named="1-18"):
+    """The text of these chapters of haystack.txt, in one line."""
     with open(os.path.join(HERE, "haystack.txt"), encoding="utf-8") as file:
         text = " ".join(file.read().split())
-    return re.split(r"(?<=[.!?])\s(?=[\"A-Z])|(?<=[.!?]\")\s(?=[\"A-Z])", text)
+    middle = text.index(TENTH_CHAPTER)
+    return {"1-18": text, "1-9": text[:middle].rstrip(), "10-18": text[middle:]}[named]
+
+
+def read_sentences(named="1-18"):
+    return re.split(r"(?<=[.!?])\s(?=[\"A-Z])|(?<=[.!?]\")\s(?=[\"A-Z])", chapters(named))
 
 
 SENTENCES = read_sentences()
@@ -118,8 +125,37 @@ def numbers(r):
 # RULER's tasks. Each task makes a sample from a random source, the size of the haystack, and the depth of the needle that is asked for.
 
 
+@dataclass(frozen=True)
+class Wording:
+    """The sentences of a needle task. {kind} is number or uuid, {key} the name that is asked for, {keys} several of them."""
+    needle: str
+    one: tuple  # words before the text, question, and the beginning of the answer, if one value is asked for
+    several: tuple
+
+
+RULER = Wording(
+    "One of the special magic {kind}s for {key} is: {value}.",
+    ("A special magic {kind} is hidden within the following text. Make sure to memorize it. I will quiz you about the {kind} afterwards.",
+     "What is the special magic {kind} for {keys} mentioned in the provided text?",
+     " The special magic {kind} for {keys} mentioned in the provided text is"),
+    ("Some special magic {kind}s are hidden within the following text. Make sure to memorize it. I will quiz you about the {kind}s "
+     "afterwards.",
+     "What are all the special magic {kind}s for {keys} mentioned in the provided text?",
+     " The special magic {kind}s for {keys} mentioned in the provided text are"))
+# No sentence has a form that RULER's sentences have.
+REWORDED = Wording(
+    "In the ledger, the entry of {key} reads {value}.",
+    ("Read the text below with care. It says what the ledger has for a name, and you will have to find that entry.",
+     "Which entry does the ledger have for {keys}?",
+     " For {keys}, the ledger has the entry"),
+    ("Read the text below with care. It says what the ledger has for some names, and you will have to find these entries.",
+     "Which entries does the ledger have for {keys}? Name every one.",
+     " For {keys}, the ledger has the entries"))
+wording = RULER
+
+
 def needle(key, value, kind):
-    return f"One of the special magic {kind}s for {key} is: {value}."
+    return wording.needle.format(key=key, value=value, kind=kind)
 
 
 def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=1, asked=1):
@@ -138,14 +174,9 @@ def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=
         wanted = [k for k, _ in held[:asked]]
         query = ", ".join(wanted[:-1]) + ", and " + wanted[-1] if asked > 1 else wanted[0]
         outputs = [v for _, all_of_k in held[:asked] for v in all_of_k]
-        if len(outputs) > 1:
-            return Sample(f"Some special magic {kind}s are hidden within the following text. Make sure to memorize it. I will quiz you "
-                          f"about the {kind}s afterwards.\n{text}\n"
-                          f"What are all the special magic {kind}s for {query} mentioned in the provided text?",
-                          f" The special magic {kind}s for {query} mentioned in the provided text are", outputs)
-        return Sample(f"A special magic {kind} is hidden within the following text. Make sure to memorize it. I will quiz you about the "
-                      f"{kind} afterwards.\n{text}\nWhat is the special magic {kind} for {query} mentioned in the provided text?",
-                      f" The special magic {kind} for {query} mentioned in the provided text is", outputs)
+        before, question, prefix = (words.format(kind=kind, keys=query)
+                                    for words in (wording.several if len(outputs) > 1 else wording.one))
+        return Sample(f"{before}\n{text}\n{question}", prefix, outputs)
 
     return make
 
@@ -368,12 +399,17 @@ def parse_arguments():
     parser.add_argument("seed", type=int)
     parser.add_argument("output", help="the .jsonl file to write")
     add_model_arguments(parser)
+    parser.add_argument("--reworded", action="store_true", help="needle tasks: other words for needles, questions and answers")
+    parser.add_argument("--chapters", choices=["1-18", "1-9", "10-18"], default="1-18", help="where the prose is taken from")
     parser.add_argument("--plain", action="store_true", help="count the prompt alone, for models without a chat template")
     return parser.parse_args()
 
 
 def main():
+    global SENTENCES, wording
     options = parse_arguments()
+    SENTENCES = read_sentences(options.chapters)
+    wording = REWORDED if options.reworded else RULER
     count = Counter(options.program, options.model, options.plain)
     samples = list(samples_of(options.task, options.tokens, options.n, options.seed, count))
     with open(options.output, "w", encoding="utf-8") as file:

@@ -601,11 +601,26 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
   });
 }
 
+/// Adds the flags for questions that are made out of texts.
+void add_text_flags(CLI::App& command, text_flags& flags) {
+  command
+      .add_option("-f,--file", flags.files,
+                  "Instead of -d: files with texts. Questions are made out of them, whose answers stand in the texts; -: stdin")
+      ->type_name("FILE...");
+  add_number(command, "--tokens", flags.tokens, number_range<std::size_t>{256},
+             "Tokens of a passage that is cut out of the texts (default: " + std::to_string(flags.tokens) + ")");
+  add_number(command, "--prompts", flags.prompts, number_range<std::size_t>{8},
+             "The most passages (default: " + std::to_string(flags.prompts) + ")");
+}
+
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<search_flags>();
   CLI::App& command = *program.add_subcommand("search", "Finds the stages with the fewest rows whose score is near the dense model's");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
+  flags->questions.texts.prompts = 60;
+  add_text_flags(command, flags->questions.texts);
+  add_pruning_file(command, flags->model);
   add_kept_flags(command, flags->kept);
   add_number(command, "--max-loss", flags->max_loss, number_range<double>{0, 100}, "Points of score that pruning may lose (default: 1)");
   command
@@ -639,14 +654,11 @@ void add_calibrate(CLI::App& program, action& chosen, const policy_registry& pol
   const auto flags = std::make_shared<calibrate_flags>();
   CLI::App& command = *program.add_subcommand("calibrate", "Finds the heads whose attention shows which blocks of a prompt matter");
   add_model_flags(command, flags->model);
-  command.add_option("-f,--file", flags->texts, "Files with texts, out of which prompts are made; -: stdin")->type_name("FILE...");
+  add_text_flags(command, flags->questions.texts);
   add_engine_flags(command, flags->backend);
   add_question_flags(command, flags->questions);
   add_number(command, "--probes", flags->probes, number_range<std::size_t>{0},
              "At most N probes for a stage; 0: the fewest that keep the recall (default: 0)");
-  add_number(command, "--tokens", flags->tokens, number_range<std::size_t>{256},
-             "Tokens of a passage that is cut out of the texts (default: 2000)");
-  add_number(command, "--prompts", flags->prompts, number_range<std::size_t>{8}, "The most prompts to read (default: 150)");
   add_text(command, "--out", flags->out, "The file to write; as lazyprune.json in the model's folder it is used without a flag")
       ->type_name("FILE")
       ->required();

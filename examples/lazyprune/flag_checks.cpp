@@ -10,9 +10,12 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Sweeps and searches need data and a directory.
-void check_data_and_directory(std::string_view who, const question_flags& questions, const std::string& directory) {
-  if (questions.data.empty()) throw error(who, "", "-d FILE.jsonl", "none");
+void check_texts_or_samples(std::string_view who, const question_flags& questions) {
+  if (questions.texts.files.empty() == questions.data.empty())
+    throw error(who, "", "texts (-f) or samples (-d)", questions.data.empty() ? "neither" : "both");
+}
+
+void check_directory(std::string_view who, const std::string& directory) {
   if (directory.empty()) throw error(who, "", "--out DIR", "none");
 }
 
@@ -87,10 +90,7 @@ void check_flags(const eval_flags& flags) {
   if (flags.resume && flags.predicted.empty()) throw error("--resume", "", "--out FILE.jsonl with it", "none");
 }
 
-void check_flags(const calibrate_flags& flags) {
-  if (flags.texts.empty() == flags.questions.data.empty())
-    throw error("calibrate", "", "texts (-f) or samples (-d)", flags.texts.empty() ? "neither" : "both");
-}
+void check_flags(const calibrate_flags& flags) { check_texts_or_samples("calibrate", flags.questions); }
 
 void check_flags(const fidelity_flags& flags) {
   if (flags.texts.empty()) throw error("fidelity", "", "texts, by -f FILE", "none");
@@ -103,12 +103,16 @@ void check_flags(const fidelity_flags& flags) {
                 flags_text(others));
 }
 
-void check_flags(const sweep_flags& flags) { check_data_and_directory("sweep", flags.questions, flags.directory); }
+void check_flags(const sweep_flags& flags) {
+  if (flags.questions.data.empty()) throw error("sweep", "", "-d FILE.jsonl", "none");
+  check_directory("sweep", flags.directory);
+}
 
 void check_flags(const search_flags& flags) {
-  check_data_and_directory("search", flags.questions, flags.directory);
+  check_texts_or_samples("search", flags.questions);
+  check_directory("search", flags.directory);
   if (flags.parts.decode == "only")
-    throw error("--decode", "", "same or dense: a search prunes the prompt and counts its rows", *flags.parts.decode);
+    throw error("--decode", "", "same, kept or dense: a search prunes the prompt and counts its rows", *flags.parts.decode);
 }
 
 }  // namespace program

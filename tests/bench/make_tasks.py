@@ -55,6 +55,23 @@ class Tasks(unittest.TestCase):
                 question = sample["input"].splitlines()[-1]
                 self.assertEqual(sorted(value for key, value in needles if key in question), sorted(sample["outputs"]))
 
+    def test_reworded_needles_share_no_sentence_with_the_others(self):
+        make_tasks.wording = make_tasks.REWORDED
+        try:
+            for name in "niah_single_2", "niah_multiquery":
+                for plain, other in zip(self.samples[name], samples(name)):
+                    self.assertEqual(plain["outputs"], other["outputs"])
+                    self.assertNotIn("special magic", other["input"] + other["answer_prefix"])
+                    for answer in other["outputs"]:
+                        self.assertRegex(other["input"], rf"In the ledger, the entry of \S+ reads {answer}\.")
+        finally:
+            make_tasks.wording = make_tasks.RULER
+
+    def test_chapters(self):
+        parts = [make_tasks.chapters(named) for named in ("1-9", "10-18")]
+        self.assertEqual(" ".join(parts), make_tasks.chapters())
+        self.assertLess(set(make_tasks.read_sentences("1-9")), set(make_tasks.SENTENCES))
+
     def test_depths(self):
         for name in "niah_single_1", "niah_single_2", "niah_multikey_2", "repeat_lines":
             depths = sorted(s["input"].index(s["outputs"][0]) / len(s["input"]) for s in self.samples[name])

@@ -19,7 +19,7 @@ std::vector<calibration_prompt> some_prompts(std::size_t count, std::uint32_t se
   std::normal_distribution<float> noise;
   std::vector<calibration_prompt> prompts;
   for (; count > 0; --count) {
-    calibration_prompt p{.heads = heads, .blocks = blocks, .features = std::vector<float>(features * blocks), .matters = {}, .answers = {}};
+    calibration_prompt p{.heads = heads, .blocks = blocks, .features = std::vector<float>(features * blocks), .matters = {}};
     for (float& x : p.features) x = noise(random);
     p.matters.resize(blocks - 3);  // the last three blocks are no candidates
     for (std::size_t b = 0; b < p.matters.size(); ++b) {
@@ -28,7 +28,6 @@ std::vector<calibration_prompt> some_prompts(std::size_t count, std::uint32_t se
       p.features[5 * blocks + b] += 4;
       p.features[20 * blocks + b] -= 2;
     }
-    p.answers = p.matters;
     prompts.push_back(std::move(p));
   }
   return prompts;
@@ -108,11 +107,11 @@ TEST_CASE("a later stage's score is added to the earlier one") {
 }
 
 TEST_CASE("recall counts the blocks that matter among the best candidates; prompts without such blocks do not count") {
-  calibration_prompt p{.heads = 1, .blocks = 5, .features = {5, 4, 3, 2, 9}, .matters = {0, 0, 0, 0}, .answers = {0, 1, 0, 1}};
+  calibration_prompt p{.heads = 1, .blocks = 5, .features = {5, 4, 3, 2, 9}, .matters = {0, 1, 0, 1}};
   p.features.resize(calibration_prompt::features_of_head * 5);
   const std::vector<weighted_feature> score{{0, 1.0f}};
   calibration_prompt nothing = p;
-  nothing.answers = {0, 0, 0, 0};
+  nothing.matters = {0, 0, 0, 0};
   const std::vector<calibration_prompt> prompts{p, nothing};
   CHECK(recall(prompts, score, 0.1) == 0.0);  // at least one block is kept
   CHECK(recall(prompts, score, 0.5) == 0.5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The dense model reads each prompt, and generates 32 tokens. For samples with answers, the blocks that matter are those that hold an
-// answer. For prompts that are made out of a text, they are the blocks with the answer, and those to which the generated tokens attend most
-// in the last third of the layers. Every fourth prompt is held out: recall is measured on these prompts.
+// The dense model reads each prompt. The blocks that matter are those that hold an answer; samples and prompts made out of texts have
+// answers. For samples without answers, the model generates 32 tokens, and the blocks that matter are those to which these tokens attend
+// most in the last third of the layers. A quarter of the prompts is held out: recall is measured on these prompts.
 #include "commands/calibrate.hpp"
 
 #include <algorithm>
@@ -9,8 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -20,10 +18,7 @@
 #include "tables/number_text.hpp"
 #include "tables/table.hpp"
 #include "terminal/progress.hpp"
-#include "words/model_words.hpp"
-#include "words/prompt_text.hpp"
 
-#include <lazyprune/eval/calibration_prompts.hpp>
 #include <lazyprune/eval/head_calibration.hpp>
 #include <lazyprune/files/output_file.hpp>
 #include <lazyprune/files/pruning_file.hpp>
@@ -127,8 +122,9 @@ std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, st
                                             const tokenizer& words) {
   std::string text;
   std::vector<std::size_t> ends;  // of each token, in bytes
+  token_decoder decoder(words);
   for (const token_id id : prompt) {
-    text += words.decode({&id, 1});
+    text += decoder.push(id);
     ends.push_back(text.size());
   }
   std::vector<std::uint8_t> matters(candidates_of(prompt.size()));
@@ -142,22 +138,10 @@ std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, st
   return matters;
 }
 
-/// A prompt to read, and the answers that it holds.
-struct prompt_to_read {
-  std::vector<token_id> tokens;
-  std::vector<std::string> answers;
-  bool labelled;  // whether a person says what the answers are; then nothing else matters
-};
-
 class calibrating {
  public:
-  calibrating(const calibrate_flags& flags, const policy_registry& policies) : flags_(flags) {
-    if (flags.texts.empty()) {
-      runner_.emplace(flags.model, flags.backend, flags.questions, policies);
-    } else {
-      opened_.emplace(flags.model);
-      words_.emplace(*opened_);
-    }
+  calibrating(const calibrate_flags& flags, const policy_registry& policies)
+      : flags_(flags), runner_(flags.model, flags.backend, flags.questions, policies) {
     const model_config& config = model().config();
     if (config.layers < 4) throw error("calibrate", "layers", "a model of at least 4 layers", std::to_string(config.layers));
     for (std::uint32_t h = 0; h < config.n_heads; ++h)
@@ -165,13 +149,13 @@ class calibrating {
   }
 
   void run() {
-    read_prompts();
-    engine* const model = load();
+    const std::vector<question_to_read> to_read = questions_to_read();
+    runner_.load();
     progress_bar bar("reading");
-    for (std::size_t i = 0; i < to_read_.size(); ++i) {
-      bar.show(i, to_read_.size());
-      calibration_prompt noted = note(to_read_[i], *model);
-      if (std::ranges::count(noted.matters, 1) > 0) (i % 4 == 3 ? held_out_ : fitted_).push_back(std::move(noted));
+    for (std::size_t i = 0; i < to_read.size(); ++i) {
+      bar.show(i, to_read.size());
+      calibration_prompt noted = note(to_read[i].question);
+      if (std::ranges::count(noted.matters, 1) > 0) (to_read[i].held_out ? held_out_ : fitted_).push_back(std::move(noted));
     }
     if (fitted_.empty() || held_out_.empty())
       throw error("calibrate", "prompts", "at least 8 in which a block matters", std::to_string(fitted_.size() + held_out_.size()));
@@ -181,82 +165,41 @@ class calibrating {
  private:
   static constexpr std::array<std::size_t, 4> probe_counts{4, 8, 16, 32};
 
-  const opened_model& model() const { return runner_ ? runner_->model() : *opened_; }
-  const tokenizer& tokens() const { return runner_ ? runner_->tokens() : words_->tokenizer_for("calibrate"); }
+  const opened_model& model() const { return runner_.model(); }
+  bool has_texts() const { return !flags_.questions.texts.files.empty(); }
 
-  engine* load() {
-    if (runner_) {
-      runner_->load();
-      return &runner_->loaded();
+  struct question_to_read {
+    std::size_t question;
+    bool held_out;
+  };
+
+  /// The first question of each task, then the second one of each, and so on. Every fourth of these rounds is held out.
+  std::vector<question_to_read> questions_to_read() const {
+    std::vector<std::vector<std::size_t>> by_task;
+    for (const eval_task* task : runner_.questions().tasks()) by_task.push_back(runner_.questions().of_task(*task));
+    std::vector<question_to_read> to_read;
+    const std::size_t most = flags_.questions.texts.prompts;
+    for (std::size_t round = 0; to_read.size() < most; ++round) {
+      const std::size_t before = to_read.size();
+      for (const auto& task : by_task)
+        if (round < task.size() && to_read.size() < most) to_read.push_back({task[round], round % 4 == 3});
+      if (to_read.size() == before) break;
     }
-    engine_ = load_engine(flags_.backend, *opened_);
-    return engine_.get();
+    return to_read;
   }
 
-  void add_sample(std::size_t question) {
-    const std::vector<std::string>& answers = runner_->questions()[question].sample.answers;
-    to_read_.push_back({runner_->prompt(question), answers, !answers.empty()});
-  }
-
-  void read_prompts() {
-    if (runner_) {
-      // One sample of each task, then the next one of each.
-      std::vector<std::vector<std::size_t>> by_task;
-      for (const eval_task* task : runner_->questions().tasks()) by_task.push_back(runner_->questions().of_task(*task));
-      for (std::size_t i = 0; to_read_.size() < flags_.prompts; ++i) {
-        const std::size_t before = to_read_.size();
-        for (const auto& task : by_task)
-          if (i < task.size() && to_read_.size() < flags_.prompts) add_sample(task[i]);
-        if (to_read_.size() == before) break;
-      }
-      return;
-    }
-    read_texts();
-  }
-
-  /// Cuts the texts into passages of flags_.tokens tokens, evenly over all texts, and makes a prompt of each.
-  void read_texts() {
-    std::vector<token_id> ids;
-    for (const std::string& file : flags_.texts) {
-      const std::vector<token_id> more = tokens().encode(read_prompt(file), false, special_tokens::spelled_out);
-      ids.insert(ids.end(), more.begin(), more.end());
-    }
-    if (ids.size() < flags_.tokens)
-      throw error(flags_.texts.front(), "", "texts of at least " + std::to_string(flags_.tokens) + " tokens", std::to_string(ids.size()));
-    const std::size_t room = ids.size() - flags_.tokens, count = std::min(flags_.prompts, 1 + room);
-    std::vector<std::string> passages;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t begin = count > 1 ? room * i / (count - 1) : 0;
-      passages.push_back(tokens().decode(std::span(ids).subspan(begin, flags_.tokens)));
-    }
-    const std::optional<chat_words> chat = words_->find_chat();
-    for (const look_up_prompt& prompt : look_up_prompts(passages)) {
-      std::vector<token_id> read;
-      if (prompt.asks && chat) {
-        const rendered_chat rendered = chat->render(asked_once(prompt.text));
-        read = tokens().encode(rendered.runs(), rendered.template_words());
-      } else {
-        read = tokens().encode(prompt.text);
-      }
-      if (!prompt.answer.empty()) to_read_.push_back({std::move(read), {prompt.answer}, false});
-    }
-  }
-
-  calibration_prompt note(const prompt_to_read& prompt, engine& model) {
-    const model_config& config = model.config();
-    head_notes notes{config.n_heads, config.layers - 1, prompt.tokens.size()};
+  calibration_prompt note(std::size_t question) {
+    const model_config& config = model().config();
+    const std::vector<token_id> prompt = runner_.prompt(question);
+    const std::vector<std::string>& known = runner_.questions()[question].sample.answers;
+    head_notes notes{config.n_heads, config.layers - 1, prompt.size()};
     generation_options options;
-    options.max_new = prompt.labelled ? 1 : generated;
+    options.max_new = known.empty() ? generated : 1;
     any_session session(policy{noting_heads{.reads = &reads_, .config = &config, .notes = &notes}, stages{}, top_k{}, keep_all{}},
                         {.layers = static_cast<layer_id>(config.layers)});
-    model.generate(std::move(session), prompt.tokens, options);
-    const std::vector<std::uint8_t> attended = attended_blocks(notes), answers = blocks_of_answers(prompt.tokens, prompt.answers, tokens());
-    calibration_prompt noted{
-        .heads = notes.heads, .blocks = notes.blocks, .features = std::move(notes.features), .matters = attended, .answers = answers};
-    if (prompt.answers.empty()) noted.answers = attended;
-    if (prompt.labelled) noted.matters = answers;
-    for (std::size_t b = 0; b < answers.size(); ++b) noted.matters[b] |= answers[b];
-    return noted;
+    runner_.loaded().generate(std::move(session), prompt, options);
+    std::vector<std::uint8_t> matters = known.empty() ? attended_blocks(notes) : blocks_of_answers(prompt, known, runner_.tokens());
+    return {.heads = notes.heads, .blocks = notes.blocks, .features = std::move(notes.features), .matters = std::move(matters)};
   }
 
   /// The stages that are tried: after 3, 4, 5 and 6 tenths of the layers, or the nearest layers that see the whole text.
@@ -363,18 +306,14 @@ class calibrating {
 
   std::string fitted_on() const {
     std::string names;
-    for (const std::string& path : flags_.texts.empty() ? flags_.questions.data : flags_.texts)
+    for (const std::string& path : has_texts() ? flags_.questions.texts.files : flags_.questions.data)
       names.append(names.empty() ? "" : ", ").append(std::filesystem::path(path).filename().string());
-    return std::to_string(fitted_.size() + held_out_.size()) + " prompts" + (flags_.texts.empty() ? "" : " made") + " from " + names;
+    return std::to_string(fitted_.size() + held_out_.size()) + " prompts" + (has_texts() ? " made" : "") + " from " + names;
   }
 
   calibrate_flags flags_;
-  std::optional<runner> runner_;
-  std::optional<opened_model> opened_;
-  std::optional<model_words> words_;
-  std::unique_ptr<engine> engine_;
+  runner runner_;
   std::vector<head_probe> reads_;
-  std::vector<prompt_to_read> to_read_;
   std::vector<calibration_prompt> fitted_, held_out_;
 };
 

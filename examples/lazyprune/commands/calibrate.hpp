@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "commands/flags.hpp"
 
@@ -18,12 +17,9 @@ namespace program {
 struct calibrate_flags {
   model_flags model;
   backend_flags backend;
-  std::vector<std::string> texts;  // files with texts; empty: samples
-  question_flags questions;        // samples with answers; without data: texts
-  std::size_t probes = 0;          // the most probes of a stage; 0: the fewest that keep the recall
-  std::size_t tokens = 2000;       // tokens of a prompt that is cut out of a text
-  std::size_t prompts = 150;       // the most prompts
-  std::string out;                 // the file to write
+  question_flags questions;  // samples with answers, or texts; at most questions.texts.prompts of them are read
+  std::size_t probes = 0;    // the most probes of a stage; 0: the fewest that keep the recall
+  std::string out;           // the file to write
 };
 
 /// Returns the exit code.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The search uses a random half of each task's samples. The other half, which the search does not see, then scores the stages found.
+// Samples are scored by their answers. Questions made out of texts need no labels: their score is the agreement with the dense model's own
+// answer.
 #include "commands/search.hpp"
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -17,7 +20,9 @@
 
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/drawn_half.hpp>
+#include <lazyprune/eval/metrics/rouge_l.hpp>
 #include <lazyprune/eval/stage_search.hpp>
+#include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {
@@ -57,6 +62,10 @@ constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages
 constexpr double any_share = 0.5;
 std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
 
+/// Returns the agreement of two answers, from 0 to 100: ROUGE-L of their words. One word that differs by a near tie costs little if the
+/// answers go on alike.
+double agreement(std::string_view dense, std::string_view other) { return dense == other ? 100 : 100 * rouge_l(other, dense); }
+
 class searching {
  public:
   searching(const search_flags& flags, const policy_registry& policies)
@@ -68,6 +77,10 @@ class searching {
       searched_.emplace_back();
       held_out_.emplace_back();
       for (std::size_t i = 0; i < all.size(); ++i) (drawn[i] ? searched_ : held_out_).back().push_back(all[i]);
+    }
+    if (const auto known = run_.model().stages(); known && known->calibration && !flags_.parts.scorer) {
+      take_calibration(flags_.parts, *known);
+      calibration_ = known->calibration;
     }
     check_parts();
     make_directory(flags.directory);
@@ -102,6 +115,11 @@ class searching {
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
     if (!ended_by_clock) log_->commit();
     write_csv(result, mean(dense), mean(found));
+    if (calibration_ && !best.when.list().empty()) {
+      pruning_file file = *calibration_;
+      file.stages = best.when.text();
+      write_whole(file_in(flags_.directory, std::string(pruning_file::name)), file.text());
+    }
     report(result, dense, found);
     if (ended_by_clock)
       std::cout << "ended by --minutes: --resume goes on, and may find better stages\n";
@@ -161,9 +179,15 @@ class searching {
     by_task<double> all;
     for (const std::vector<std::size_t>& task : questions) {
       all.emplace_back();
-      for (const std::size_t q : task) all.back().push_back(100.0 * score_of(*run_.questions()[q].task, *log_->find(q, setting.method)));
+      for (const std::size_t q : task) all.back().push_back(score(q, *log_->find(q, setting.method)));
     }
     return all;
+  }
+
+  /// The dense model must have answered the question before.
+  double score(std::size_t question, const eval_prediction& found) const {
+    if (flags_.questions.texts.files.empty()) return 100.0 * score_of(*run_.questions()[question].task, found);
+    return agreement(log_->find(question, std::string(no_stages))->text, found.text);
   }
 
   /// Writes all schedules in the order in which they were tried. `dense`, `found`: the scores of the dense model and of the result on the
@@ -184,6 +208,13 @@ class searching {
     write_whole(file_in(flags_.directory, "search.csv"), to_csv(all));
   }
 
+  /// The flags that prune as the search found it.
+  std::string found_flags(const stages& best) const {
+    if (best.list().empty()) return std::string(no_stages);
+    if (!calibration_) return flags_text(setting_of(flag_of(best)).policy);
+    return "stages " + best.text() + ", with the probes in " + file_in(flags_.directory, std::string(pruning_file::name));
+  }
+
   void report(const stage_search_result& result, const by_task<double>& dense, const by_task<double>& found) const {
     const searched_stages &whole = result.trail.front(), &best = result.trail[result.best];
     std::vector<searched_stages> shown = best_trades(result.trail);
@@ -198,11 +229,14 @@ class searching {
     std::vector<std::string> heads{"stages", "rows", "score", "lost", "holds"};
     if (flags_.certain) heads.insert(heads.end() - 1, "lost at most");
     std::cout << markdown_table(markdown_columns(1, heads), trades) << '\n'
-              << (best.when.list().empty() ? std::string(no_stages) : flags_text(setting_of(flag_of(best.when)).policy)) << '\n'
-              << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
-              << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
-              << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
-              << with_interval(mean_and_interval(difference(dense, found)), 1, 2) << ", on the " << count(held_out_) << " others\n";
+              << found_flags(best.when) << '\n'
+              << "computes " << percent_text(best.rows) << " of the dense model's rows; " << result.trail.size() << " schedules tried\n"
+              << "on the " << count(searched_) << " samples of the search: score " << fixed(best.score, 2) << ", dense model "
+              << fixed(whole.score, 2) << '\n'
+              << "on the " << count(held_out_) << " other samples: score " << fixed(mean(found), 2) << ", dense model "
+              << fixed(mean(dense), 2) << ", lost " << with_interval(mean_and_interval(difference(dense, found)), 1, 2) << '\n'
+              << "holds: " << (flags_.certain ? "the upper end of the loss's 95 % interval, \"lost at most\", is" : "the loss is")
+              << " at most " << text_of_number(flags_.max_loss) << '\n';
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
   }
 
@@ -212,7 +246,8 @@ class searching {
   model_layers layers_ = layers_of(run_.model().config());
   by_task<std::size_t> searched_, held_out_;  // indices of questions
   std::optional<prediction_log> log_;
-  layer_id shared_ = 0;  // all later schedules compute this many layers in full
+  std::shared_ptr<const pruning_file> calibration_;  // whose scorer all schedules use; null: none
+  layer_id shared_ = 0;                              // all later schedules compute this many layers in full
 };
 
 }  // namespace

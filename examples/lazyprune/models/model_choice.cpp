@@ -99,9 +99,7 @@ recommended_stages opened_model::recommended_by(const pruning_file& file, stages
   if (heads.heads != config().n_heads) refuse("model.heads", std::to_string(config().n_heads), std::to_string(heads.heads));
   const std::string own = fingerprint();
   if (heads.fingerprint != own) refuse("model.fingerprint", own, printable(heads.fingerprint));
-  found.scorer = heads.scorer();
-  found.selector = "blocks:size=" + std::to_string(heads.block);
-  found.decode = "kept";
+  found.calibration = std::make_shared<const pruning_file>(file);
   return found;
 }
 

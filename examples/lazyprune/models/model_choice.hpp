@@ -36,9 +36,9 @@ enum class stages_source : std::uint8_t { pruning_file, folder, program };
 struct recommended_stages {
   std::string text;
   stages_source from;
-  std::string where;                                          // the file that holds them; empty: the program's own table
-  std::size_t least_tokens = 0;                               // the shortest prompt that they were tried on; 0: not known
-  std::optional<std::string> scorer{}, selector{}, decode{};  // the flags of a calibration
+  std::string where;                                  // the file that holds them; empty: the program's own table
+  std::size_t least_tokens = 0;                       // the shortest prompt that they were tried on; 0: not known
+  std::shared_ptr<const pruning_file> calibration{};  // the whole file, if it is a calibration
 };
 
 /// A tensor as its file describes it.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/store/none.hpp>
 #include <lazyprune/registry/make_session.hpp>
@@ -20,7 +21,7 @@ bool asks_for_pruning(const policy_spec& spec) { return !spec.preset.empty() || 
 void check_stages(const recommended_stages& stages, const opened_model& model, const policy_registry& policies) {
   policy_spec alone;
   alone.stages = stages.text;
-  alone.scorer = stages.scorer;
+  take_calibration(alone, stages);
   try {
     parts_of(alone, layers_of(model.config()), policies);
   } catch (const error& fault) {
@@ -36,16 +37,22 @@ std::string first_flag(const policy_spec& spec) {
 
 }  // namespace
 
+void take_calibration(policy_spec& spec, const recommended_stages& from) {
+  if (!from.calibration || spec.scorer) return;
+  const calibrated_heads& heads = *from.calibration->heads;
+  spec.scorer = heads.scorer();
+  if (!spec.selector) spec.selector = "blocks:size=" + std::to_string(heads.block);
+  if (!spec.decode) spec.decode = "kept";
+  if (!spec.keep_first) spec.keep_first = ignored_sinks;
+  if (!spec.keep_last) spec.keep_last = heads.window;
+}
+
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {
   if (asks_for_pruning(asked)) return {std::move(asked), ""};
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
     asked.stages = stages->text;
-    if (stages->scorer && !asked.scorer) {
-      asked.scorer = stages->scorer;
-      if (!asked.selector) asked.selector = stages->selector;
-      if (!asked.decode) asked.decode = stages->decode;
-    }
+    take_calibration(asked, *stages);
     if (!asked.least_tokens && stages->least_tokens > 0) asked.least_tokens = stages->least_tokens;
     return {std::move(asked), ""};
   }

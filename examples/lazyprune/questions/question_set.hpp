@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands/flags.hpp"
@@ -27,6 +28,8 @@ eval_summary scored_predictions(const std::string& file, const std::string& task
 
 class question_set {
  public:
+  explicit question_set(std::vector<question> questions) : questions_(std::move(questions)) {}
+
   /// Reads the files. Throws `error` if a file has no question that can be read and scored. With --strict, throws `error` if any
   /// question cannot be read and scored.
   explicit question_set(const question_flags& flags);

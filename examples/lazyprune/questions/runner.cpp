@@ -11,6 +11,7 @@
 
 #include "models/sessions.hpp"
 #include "questions/prepared_prompt.hpp"
+#include "questions/text_questions.hpp"
 
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/eval/compression.hpp>
@@ -77,14 +78,18 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
       backend_(backend),
       policies_(policies),
       chat_(chat_named(flags.chat)),
-      questions_(flags),
+      questions_(flags.texts.files.empty() ? question_set(flags) : question_set(std::vector<question>{})),
       model_(model),
       words_(model_, flags_.words),
       tokenizer_(words_.tokenizer_for("eval")),
       ends_(end_of_generation(tokenizer_, model_.config().eos)),
-      context_(model_.context(flags.context)),
-      read_(questions_.size(), reading::not_yet) {
+      context_(model_.context(flags.context)) {
   check(backend_);
+  if (!flags_.texts.files.empty()) {
+    questions_ = question_set(text_questions(flags_.texts, tokenizer_));
+    flags_.chat = words_.find_chat() ? own_template : "none";
+  }
+  read_.assign(questions_.size(), reading::not_yet);
   if (flags_.chat == own_template) template_ = words_.chat_for("--chat");
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {

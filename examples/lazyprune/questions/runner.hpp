@@ -42,7 +42,8 @@ struct ask {
 
 class runner {
  public:
-  /// Reads the questions and opens the model without its weights. Throws `error` if an answer does not fit into the context, and as
+  /// Reads the questions, or makes them out of texts, and opens the model without its weights. Questions out of texts are asked in the
+  /// model's chat template if it has one. Throws `error` if an answer does not fit into the context, and as
   /// question_set and opened_model do.
   runner(const model_flags& model, const backend_flags& backend, const question_flags& flags, const policy_registry& policies);
 

@@ -24,8 +24,7 @@ struct calibration_prompt {
   std::size_t heads = 0;
   std::size_t blocks = 0;
   std::vector<float> features;        // (layers, heads, 3, 2, blocks)
-  std::vector<std::uint8_t> matters;  // (candidates): what is fitted: whether a block matters. The candidates are the first blocks
-  std::vector<std::uint8_t> answers;  // (candidates): what recall counts: whether a block holds the answer
+  std::vector<std::uint8_t> matters;  // (candidates): whether a block matters. The candidates are the first blocks
 
   static constexpr std::size_t features_of_head = 6;
 
@@ -56,13 +55,13 @@ inline float score_of_block(const calibration_prompt& p, std::span<const weighte
   return sum;
 }
 
-/// The share of the blocks with the answer that are among the best `share` of the candidates (at least one block), as a mean over the
-/// prompts that have such blocks. 1 if there are none.
+/// Of the blocks that matter, the share that is among the best `share` of the candidates (at least one block). The result is a mean over
+/// the prompts that have such blocks, and 1 if there are none.
 inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share) {
   double sum = 0;
   std::size_t counted = 0;
   for (const calibration_prompt& p : prompts) {
-    const auto all = static_cast<double>(std::ranges::count(p.answers, 1));
+    const auto all = static_cast<double>(std::ranges::count(p.matters, 1));
     if (all == 0) continue;
     std::vector<float> scores(p.candidates());
     for (std::size_t b = 0; b < scores.size(); ++b) scores[b] = score_of_block(p, score, b);
@@ -71,7 +70,7 @@ inline double recall(std::span<const calibration_prompt> prompts, std::span<cons
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
     order.resize(
         std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(share * static_cast<double>(order.size()))), 1, order.size()));
-    sum += static_cast<double>(std::ranges::count_if(order, [&](std::size_t b) { return p.answers[b] == 1; })) / all;
+    sum += static_cast<double>(std::ranges::count_if(order, [&](std::size_t b) { return p.matters[b] == 1; })) / all;
     ++counted;
   }
   return counted == 0 ? 1 : sum / static_cast<double>(counted);
@@ -101,7 +100,7 @@ class logistic_fit {
 
   std::vector<double> run() {
     double before = loss(weights_, bias_);
-    for (int newton = 0; newton < 200; ++newton) {
+    for (int newton = 0; newton < 50; ++newton) {
       std::vector<double> next = weights_;
       double next_bias = bias_;
       solve_quadratic(next, next_bias);
@@ -114,7 +113,7 @@ class logistic_fit {
       if (now > before) break;
       weights_ = std::move(next);
       bias_ = next_bias;
-      const bool done = before - now < 1e-9 * before;
+      const bool done = before - now < 1e-6 * before;
       before = now;
       if (done) break;
     }
@@ -161,7 +160,7 @@ class logistic_fit {
     }
     // After a pass over all weights come passes over those that are not 0, until these rest.
     bool all = true;
-    for (int pass = 0; pass < 1000; ++pass) {
+    for (int pass = 0; pass < 100; ++pass) {
       double most = 0;
       for (std::size_t f = 0; f < weights.size(); ++f) {
         if (!all && weights[f] == 0) continue;
@@ -182,7 +181,7 @@ class logistic_fit {
       moved /= all_curvature;
       for (double& x : residual) x -= moved;
       bias += moved;
-      const bool rest = most < 1e-10;
+      const bool rest = most < 1e-9;
       if (rest && all) return;
       all = rest;
     }

@@ -2,6 +2,7 @@
 #include "programs/program.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -52,11 +53,11 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
   CHECK(least < 1.0);
   CHECK_FALSE(held_out.empty());
   CHECK(whole.out.find("\n--stages " + best + "\n") != std::string::npos);
-  CHECK(whole.out.find(" on the 6 samples searched on, ") != std::string::npos);  // three of each task's five
-  CHECK(whole.out.find(" on the 4 others\n") != std::string::npos);
+  CHECK(whole.out.find("\non the 6 samples of the search: score ") != std::string::npos);  // three of each task's five
+  CHECK(whole.out.find("\non the 4 other samples: score ") != std::string::npos);
 
   const std::string predictions = file_text(files / "whole/search.jsonl");
-  for (const std::size_t end : {std::size_t{0}, predictions.size() / 2, predictions.size()}) {
+  for (const std::size_t end : {predictions.size() / 2, predictions.size()}) {
     std::filesystem::create_directories(files / "cut");
     write_file(files / "cut/search.jsonl.unfinished", predictions.substr(0, end));
     CHECK(complaint(run("cut")) == complaint_at(files / "cut/search.jsonl.unfinished", {"--resume"}));
@@ -205,8 +206,43 @@ TEST_CASE("flags that do not suit a search are refused") {
     sweep.insert(sweep.end(), flag.begin(), flag.end());
     CHECK(complaint(lazyprune_program(sweep)) == complaint_at("arguments", {"`lazyprune sweep --help-all`", ", found " + flag.front()}));
   }
-  CHECK(fault({"--out", files / "parts", "--decode", "only"}) == complaint_at("--decode", {"same or dense", ", found only"}));
+  CHECK(fault({"--out", files / "parts", "--decode", "only"}) == complaint_at("--decode", {"same, kept or dense", ", found only"}));
   CHECK(fault({"--out", files / "parts", "--selector", "nonsense"}) == complaint_at("--selector"));
   CHECK_FALSE(std::filesystem::exists(files / "parts"));  // the error comes before any question is asked
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == complaint_at("--max-loss", {"100", ", found -1"}));
+}
+
+TEST_CASE("a search on texts scores agreement with the dense model, under the probes of a calibration") {
+  const temporary_folder files;
+  std::string text;
+  for (std::size_t i = 0; i < 120; ++i) text += "The lamp of house " + std::to_string(7 * i) + " is near tree " + std::to_string(i) + ". ";
+  write_file(files / "text.txt", text);
+  const auto program = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"-f", files / "text.txt", "--tokens", "300", "--prompts", "12"});
+    return lazyprune_program(arguments);
+  };
+  REQUIRE(program({"calibrate", "--out", files / "a.json"}).code == 0);
+  const auto search = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.begin(), {"search", "--tries", "6", "--max-loss", "60", "--out", files / out});
+    return program(more);
+  };
+  const program_result found = search("found", {"--pruning-file", files / "a.json"});
+  REQUIRE_MESSAGE(found.code == 0, found.err);
+  const std::vector<std::string> lines = lines_of(file_text(files / "found/search.csv"));
+  CHECK(fields_of(lines[1]) == std::vector<std::string>{"", "1", "100", "1", fields_of(lines[1])[4], "100", "0"});
+  CHECK(found.out.find(", with the probes in " + (files / "found/lazyprune.json")) != std::string::npos);
+  json made = json::parse(file_text(files / "found/lazyprune.json")), calibrated = json::parse(file_text(files / "a.json"));
+  CHECK(found.out.find("\nstages " + made["stages"].get<std::string>() + ", with") != std::string::npos);
+  CHECK(made["stages"] != "");
+  made.erase("stages");
+  calibrated.erase("stages");
+  CHECK(made == calibrated);
+  const std::string asked = json::parse(lines_of(file_text(files / "found/search.jsonl")).back())["run"]["asked"];
+  CHECK_MESSAGE(asked.find("--scorer calibrated_attention:") != std::string::npos, asked);
+  CHECK_MESSAGE(asked.find("--decode kept") != std::string::npos, asked);
+
+  const program_result plain = search("plain", {"--scorer", "recency"});
+  REQUIRE_MESSAGE(plain.code == 0, plain.err);
+  CHECK(plain.out.find("--scorer recency") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(files / "plain/lazyprune.json"));
 }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// Questions that are made out of texts, for a calibration and a search without labels.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "questions/question_set.hpp"
+
+namespace lazyprune {
+inline namespace v0 {
+class tokenizer;
+}  // namespace v0
+
+namespace program {
+
+/// Cuts the texts into passages, evenly over all texts, and makes a question of each (look_up_prompts): in turn about a made-up fact, and a
+/// quote to be continued. The answer stands in the passage. A quote is not put into a chat. Throws `error` if a file cannot be read, or if
+/// all texts together are shorter than one passage.
+std::vector<question> text_questions(const text_flags& flags, const tokenizer& tokens);
+
+}  // namespace program
+}  // namespace lazyprune
