@@ -14,7 +14,8 @@
 #                                      tables. 0: no limit
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
-#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity and conversations. Tables
+#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate
+#                                      and calibrated. Tables
 #                                      that are named here run to their end; MINUTES does not apply
 #
 # When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
@@ -80,6 +81,11 @@ not_whole=
 
 answer=48 # tokens at most, enough for four numbers
 seed=2026
+making= # more flags of make_tasks.py
+# The seed of the table `calibrated` is the first eight hexadecimal digits of the commit that added its calibrations. Nobody could choose it.
+judged_seed=
+# The schedules from which the table `calibrate` chooses.
+calibrated_stages="18:0.2 9:0.8,18:0.25 9:0.7,18:0.3 9:0.7,15:0.6,18:0.3"
 
 # share N [LEAST]: prints N, or with --quick N / 100, and at least LEAST (1)
 share() {
@@ -101,11 +107,12 @@ samples() {
   shift 2
   data=
   for task; do
-    file=$work/prompts/$seed-$tokens-$n/$task.jsonl
+    file=$work/prompts/$seed-$tokens-$n$(echo "$making" | tr -d ' ')/$task.jsonl
     if [ ! -f "$file" ]; then
       mkdir -p "${file%/*}"
+      # shellcheck disable=SC2086
       python3 bench/smollm2/make_tasks.py "$task" "$tokens" "$n" "$seed" "$file.unfinished" --program "$build/examples/lazyprune" \
-        --model "$smollm2" || fail "$file could not be made"
+        --model "$smollm2" $making || fail "$file could not be made"
       mv "$file.unfinished" "$file"
     fi
     data="$data -d $file"
@@ -139,6 +146,13 @@ beside_dense() {
   done
   lazyprune sweep "$name" --methods dense --budgets 1 --timed "$timed" "$@"
   cp "$out/sweep.csv" "$here/$name.csv"
+}
+
+# others_than TASK: prints the needle tasks without this one
+others_than() {
+  for other in $needles $other_needles; do
+    [ "$other" = "$1" ] || echo "$other"
+  done
 }
 
 # search_stages FLAG...: searches, on one half of the samples, for at most three stages with a loss that is certain to be small. If the table's name
@@ -224,6 +238,53 @@ for table in ${TABLES:-$unasked}; do
         --variant "values=$blocks --scorer value_weighted_attention" --variant "last8=$blocks --scorer window_attention:window=8,kernel=1" \
         --variant "question=$blocks --keep-first 4 --keep-last 48" --variant "faster=$faster_blocks"
       cp "$out/sweep.csv" "$here/compositions.csv"
+      ;;
+    calibrate)
+      # For each task, a calibration and its stages. They are found on the other five tasks, in the novel's first half.
+      mkdir -p "$here/calibrated"
+      making="--chapters 1-9"
+      for left_out in $needles $other_needles; do
+        calibration=$here/calibrated/without-$left_out.json
+        [ ! -f "$calibration" ] || continue
+        seed=2028
+        # shellcheck disable=SC2046
+        samples 2000 "$(share 24 2)" $(others_than "$left_out")
+        # shellcheck disable=SC2086
+        "$build/examples/lazyprune" calibrate --model "$smollm2" $data --chat template ${THREADS:+-t "$THREADS"} --prompts "$(share 120 10)" \
+          --out "$work/without-$left_out.json"
+        seed=2029
+        # shellcheck disable=SC2046
+        samples 2000 "$(share 6)" $(others_than "$left_out")
+        set --
+        for stages in $calibrated_stages; do
+          set -- "$@" "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/without-$left_out.json" "$stages")"
+        done
+        beside_dense "stages-without-$left_out" 1 "$@"
+        python3 bench/smollm2/choose_stages.py "$out/sweep.csv" "$work/without-$left_out.json"
+        rm "$here/stages-without-$left_out.csv"
+        cp "$work/without-$left_out.json" "$calibration"
+      done
+      seed=2026 making=
+      ;;
+    calibrated)
+      # Each task is judged under the calibration that did not see it, in the novel's second half: as generated, and in other words. The second
+      # setting has the same stages and keeps the same tokens, but the score is the mean over all heads, as in the paper.
+      seed=$judged_seed
+      for words in ruler reworded; do
+        making="--chapters 10-18"
+        [ $words = ruler ] || making="$making --reworded"
+        table_file=$here/calibrated-$words-2000.csv
+        rm -f "$table_file"
+        for judged in $needles $other_needles; do
+          samples 2000 "$(share 50)" "$judged"
+          calibration=$here/calibrated/without-$judged.json
+          flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
+          beside_dense calibrated-task 5 "calibrated=$flags" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
+          sed "$([ -f "$table_file" ] && echo 1d)" "$here/calibrated-task.csv" >>"$table_file"
+          rm "$here/calibrated-task.csv"
+        done
+      done
+      seed=2026 making=
       ;;
     lengths)
       # shellcheck disable=SC2086
