@@ -47,11 +47,12 @@ configure() {
 build() {
   folder=$1
   shift
-  cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" "$@" || fail "$folder could not be built"
+  cmake --build "$folder" --parallel $(($(getconf _NPROCESSORS_ONLN) + 1)) "$@" || fail "$folder could not be built"
 }
 
 # run_tests FOLDER OPTION...: runs the tests. Then prints what the skipped tests need, each time with the number of tests that need it. The
-# last line says how many tests passed, failed and were skipped. Fails if a test failed.
+# last line says how many tests passed, failed and were skipped. Fails if a test failed. Some tests wait, so one more runs than there are
+# processors.
 run_tests() {
   folder=$(cd "$1" && pwd)
   shift

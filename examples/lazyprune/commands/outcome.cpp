@@ -173,6 +173,8 @@ void report(const outcome& result, const std::optional<outcome>& dense, bool ver
   std::cerr << "policy: " << (verbose ? result.policy_text : result.policy_line) << '\n'
             << "prompt: " << result.prompt_tokens << " tokens; answer: " << result.run.tokens.size() << " tokens"
             << (result.cut_by.empty() ? "" : ", ended by " + std::string(result.cut_by)) << '\n';
+  if (result.prompt_tokens + result.run.tokens.size() <= result.least_tokens)  // the answer's last token is not read
+    std::cerr << "nothing was pruned, because the policy prunes from " << result.least_tokens << " tokens on (--least-tokens)\n";
   if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(result.run.cost.prefill_rows.size())) << '\n';
   if (dense || verbose) report_details(result, dense);
   if (dense) std::cerr << agreement(result, *dense) << '\n';

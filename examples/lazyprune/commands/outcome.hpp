@@ -44,6 +44,7 @@ struct outcome {
   std::optional<answer_seconds> dense_guess{};  // the dense model's seconds, estimated by the cost model
   bool speculates = false;                      // steps also read drafts (guessed tokens)
   bool prunes_steps = false;                    // the policy can also prune in decode steps
+  std::size_t least_tokens = 0;                 // while fewer tokens are known, the policy prunes nothing
   std::optional<shared_prefix> shared{};        // the prefix; this run read only the tokens after it
   std::optional<std::size_t> kept{};            // tokens of the prompt that earlier turns of the conversation read
 

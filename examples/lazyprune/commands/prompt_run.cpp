@@ -184,6 +184,7 @@ outcome prompt_run::answer(const named_policy& policy, std::span<const token_id>
   const any_session session = new_session(policy);
   if (flags_.chunk > 0) result.chunks = {flags_.chunk, session.chunk_layers(phase::prefill)};
   result.speculates = flags_.speculate > 0;
+  result.least_tokens = policy.spec.least_tokens.value_or(0);
   result.prunes_steps = session.chunk_layers(phase::decode) < session.layers();
   if (interrupted()) {
     result.run.reason = finish_reason::stop;

@@ -220,6 +220,11 @@ TEST_CASE("--keep protects positions, and --least-tokens prevents pruning while 
   CHECK(late["computed"]["rows"] == 618);  // as dense: in each of 6 layers 100 rows, then one per decode step
   CHECK(late["policy"]["text"] == "--stages 2:0.1" + rest + " --least-tokens 102 --decode same");
   const json never = run({"--stages", "2:0.1", "--least-tokens", "104"});
+  for (const auto& [least, told] : {std::pair("103", false), {"104", true}}) {  // the last step knows 103 tokens
+    const program_result report =
+        lazyprune_program({"run", "--stages", "2:0.1", "--least-tokens", least, "--ids", ids, "-n", "4", "--ignore-eos"});
+    CHECK((report.err.find("nothing was pruned, because the policy prunes from 104 tokens on") != std::string::npos) == told);
+  }
   const json dense = run({"--policy", "dense"});
   CHECK(never["tokens"] == dense["tokens"]);
   CHECK(never["computed"] == dense["computed"]);

@@ -287,6 +287,7 @@ TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree
             .dump() +
         '\n';
   std::istringstream lines(lazyprune_program({"tokenize", "-m", model, "--jsonl", "-"}, requests).out);
+  const std::string most = in_full() ? "24" : "12";  // tokens of an answer
   std::size_t sure_tokens = 0, tokens = 0, answered = 0;
   for (const json& one : all["cases"]) {
     std::string line;
@@ -295,7 +296,7 @@ TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree
     CHECK(found["ids"] == one["ids"]);
     if (!one.contains("messages")) continue;
     CHECK(found["rendered"] == one["rendered"]);
-    if (!in_full() && answered == 1) continue;
+    if (!in_full() && answered == 2) continue;
     ++answered;
     CAPTURE(one["rendered"]);
 
@@ -303,7 +304,7 @@ TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree
     for (const char* policy : {"dense", "lazy"}) {
       CAPTURE(policy);
       const json& expected = one[policy];
-      std::vector<std::string> flags{"run",     "-m",  model,    "--chat",         "--messages", folder / "chat.json",  "-n", "24",
+      std::vector<std::string> flags{"run",     "-m",  model,    "--chat",         "--messages", folder / "chat.json",  "-n", most,
                                      "--dtype", "f32", "--json", "--trace-logits", "--trace",    folder / "trace.jsonl"};
       if (expected.contains("stages"))
         flags.insert(flags.end(), {"--stages", expected["stages"]});
@@ -315,7 +316,7 @@ TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree
       const std::size_t sure = sure_steps(folder / "trace.jsonl");
       CHECK(sure > 0);
       sure_tokens += sure;
-      tokens += expected["tokens"].size();
+      tokens += std::min<std::size_t>(std::stoul(most), expected["tokens"].size());
       for (std::size_t i = 0; i < std::min(sure, expected["tokens"].size()); ++i) CHECK(run["tokens"][i] == expected["tokens"][i]);
       std::size_t rows = 0;
       for (const json& layer : run["computed"]["per_layer"]) rows += layer.get<std::size_t>();
