@@ -85,7 +85,7 @@ making= # more flags of make_tasks.py
 # The seed of the table `calibrated` is the first eight hexadecimal digits of the commit that added its calibrations. Nobody could choose it.
 judged_seed=
 # The schedules from which the table `calibrate` chooses.
-calibrated_stages="18:0.2 9:0.8,18:0.25 9:0.7,18:0.3 9:0.7,15:0.6,18:0.3"
+calibrated_stages="18:0.2 9:0.8,18:0.25 9:0.7,18:0.3 9:0.5,18:0.4 9:0.7,15:0.6,18:0.3"
 
 # share N [LEAST]: prints N, or with --quick N / 100, and at least LEAST (1)
 share() {
@@ -250,7 +250,7 @@ for table in ${TABLES:-$unasked}; do
         # shellcheck disable=SC2046
         samples 2000 "$(share 24 2)" $(others_than "$left_out")
         # shellcheck disable=SC2086
-        "$build/examples/lazyprune" calibrate --model "$smollm2" $data --chat template ${THREADS:+-t "$THREADS"} --prompts "$(share 120 10)" \
+        "$build/examples/lazyprune" calibrate --model "$smollm2" $data --chat template ${THREADS:+-t "$THREADS"} --block 16 --prompts "$(share 120 10)" \
           --out "$work/without-$left_out.json"
         seed=2029
         # shellcheck disable=SC2046

@@ -56,7 +56,7 @@ const std::map<std::string, std::string> options{
      "--model --random-weights --prompts --n-predict --predict --after-each --sequences --repetitions --no-warmup --peak --output " +
          pruning + computing},
     {"eval", "--model --predictions --method --jobs --out --resume --compare --output " + pruning + computing + asking},
-    {"calibrate", "--model --file --probes --tokens --prompts --out" + computing + asking},
+    {"calibrate", "--model --file --block --probes --tokens --prompts --out" + computing + asking},
     {"fidelity",
      "--model --file --prefix --places --n-predict --predict --ctx-size --methods --variant --budgets --output " + pruning + computing},
     {"sweep",

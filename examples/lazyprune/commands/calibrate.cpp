@@ -36,11 +36,11 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-constexpr std::size_t window = 64, block = 32, generated = 32;
+constexpr std::size_t window = 64, generated = 32;
 
 /// Keeps what the heads attended to in a dense run of one prompt.
 struct head_notes {
-  std::size_t heads, layers, prompt;
+  std::size_t heads, layers, prompt, block;
   std::size_t blocks = (prompt + block - 1) / block;
   std::vector<float> features = std::vector<float>(layers * heads * calibration_prompt::features_of_head * blocks);
   std::vector<float> masses = std::vector<float>(layers * heads * blocks);  // the most that a generated token attends to a block
@@ -73,7 +73,7 @@ struct noting_heads {
     head_notes& n = *notes;
     for (std::size_t i = 0; i < reads->size(); ++i)
       for (const auto pool : {block_pooling::max, block_pooling::mean}) {
-        standardise_blocks(view.now.probe(i), view.now.positions, block, pool, n.scratch);
+        standardise_blocks(view.now.probe(i), view.now.positions, n.block, pool, n.scratch);
         const std::size_t feature = (view.layer * reads->size() + i) * 2 + static_cast<std::size_t>(pool);
         std::copy_n(n.scratch.begin(), n.blocks, n.features.begin() + static_cast<std::ptrdiff_t>(feature * n.blocks));
       }
@@ -86,7 +86,7 @@ struct noting_heads {
       float* const masses = &n.masses[(view.layer * n.heads + h) * n.blocks];
       for (std::size_t b = 0; b < n.blocks; ++b) {
         float mass = 0;
-        for (std::size_t t = std::max<std::size_t>(b * block, ignored_sinks); t < std::min((b + 1) * block, n.prompt); ++t)
+        for (std::size_t t = std::max<std::size_t>(b * n.block, ignored_sinks); t < std::min((b + 1) * n.block, n.prompt); ++t)
           mass += attention[t];
         masses[b] = std::max(masses[b], mass);
       }
@@ -95,12 +95,12 @@ struct noting_heads {
 };
 
 /// The blocks before the evidence rows: these can be dropped.
-std::size_t candidates_of(std::size_t prompt) { return prompt > window ? (prompt - window) / block : 0; }
+std::size_t candidates_of(std::size_t prompt, std::size_t block) { return prompt > window ? (prompt - window) / block : 0; }
 
 /// Marks the candidates that the generated tokens attend to most in the last third of the layers: a twelfth of the candidates, by the mean
 /// over the eight heads that attend to the block most.
 std::vector<std::uint8_t> attended_blocks(const head_notes& n) {
-  const std::size_t candidates = candidates_of(n.prompt), late = n.layers * 2 / 3, rows = (n.layers - late) * n.heads;
+  const std::size_t candidates = candidates_of(n.prompt, n.block), late = n.layers * 2 / 3, rows = (n.layers - late) * n.heads;
   const std::size_t counted = std::min<std::size_t>(8, rows);
   std::vector<std::pair<float, std::size_t>> ranked;
   for (std::size_t b = 0; b < candidates; ++b) {
@@ -118,8 +118,8 @@ std::vector<std::uint8_t> attended_blocks(const head_notes& n) {
 }
 
 /// Marks the candidates that hold a token of an answer, at its first place in the prompt.
-std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, std::span<const std::string> answers,
-                                            const tokenizer& words) {
+std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, std::span<const std::string> answers, const tokenizer& words,
+                                            std::size_t block) {
   std::string text;
   std::vector<std::size_t> ends;  // of each token, in bytes
   token_decoder decoder(words);
@@ -127,7 +127,7 @@ std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, st
     text += decoder.push(id);
     ends.push_back(text.size());
   }
-  std::vector<std::uint8_t> matters(candidates_of(prompt.size()));
+  std::vector<std::uint8_t> matters(candidates_of(prompt.size(), block));
   for (const std::string& answer : answers) {
     const std::size_t at = answer.empty() ? std::string::npos : text.find(answer);
     if (at == std::string::npos) continue;
@@ -192,13 +192,14 @@ class calibrating {
     const model_config& config = model().config();
     const std::vector<token_id> prompt = runner_.prompt(question);
     const std::vector<std::string>& known = runner_.questions()[question].sample.answers;
-    head_notes notes{config.n_heads, config.layers - 1, prompt.size()};
+    head_notes notes{config.n_heads, config.layers - 1, prompt.size(), flags_.block};
     generation_options options;
     options.max_new = known.empty() ? generated : 1;
     any_session session(policy{noting_heads{.reads = &reads_, .config = &config, .notes = &notes}, stages{}, top_k{}, keep_all{}},
                         {.layers = static_cast<layer_id>(config.layers)});
     runner_.loaded().generate(std::move(session), prompt, options);
-    std::vector<std::uint8_t> matters = known.empty() ? attended_blocks(notes) : blocks_of_answers(prompt, known, runner_.tokens());
+    std::vector<std::uint8_t> matters =
+        known.empty() ? attended_blocks(notes) : blocks_of_answers(prompt, known, runner_.tokens(), flags_.block);
     return {.heads = notes.heads, .blocks = notes.blocks, .features = std::move(notes.features), .matters = std::move(matters)};
   }
 
@@ -270,7 +271,7 @@ class calibrating {
                                                 .heads = config.n_heads,
                                                 .fingerprint = model().fingerprint(),
                                                 .window = window,
-                                                .block = block,
+                                                .block = flags_.block,
                                                 .fitted_on = fitted_on()}};
     std::vector<stage> list;
     std::vector<std::vector<std::string>> lines;

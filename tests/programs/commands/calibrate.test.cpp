@@ -74,8 +74,9 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
 TEST_CASE("a calibration from samples takes their answers as labels") {
   const temporary_folder files;
   const program_result result =
-      lazyprune_program({"calibrate", "-d", prompts("passage_retrieval"), "--limit", "12", "--out", files / "a.json"});
+      lazyprune_program({"calibrate", "-d", prompts("passage_retrieval"), "--limit", "12", "--block", "16", "--out", files / "a.json"});
   REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(json::parse(file_text(files / "a.json"))["block"] == 16);
   CHECK(json::parse(file_text(files / "a.json"))["fitted_on"] ==
         "11 prompts from pocket_passage_retrieval.jsonl");  // one answer is in the evidence rows
 }
