@@ -47,7 +47,7 @@ configure() {
 build() {
   folder=$1
   shift
-  cmake --build "$folder" --parallel $(($(getconf _NPROCESSORS_ONLN) + 1)) "$@" || fail "$folder could not be built"
+  cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" "$@" || fail "$folder could not be built"
 }
 
 # run_tests FOLDER OPTION...: runs the tests. Then prints what the skipped tests need, each time with the number of tests that need it. The
@@ -57,7 +57,7 @@ run_tests() {
   folder=$(cd "$1" && pwd)
   shift
   code=0
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel "$(getconf _NPROCESSORS_ONLN)" \
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel $(($(getconf _NPROCESSORS_ONLN) + 1)) \
     --output-log "$folder/tests.log" "$@" || code=$?
   echo
   sed -n 's/^skipped: needs //p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c | sort -rn | sed '1i\

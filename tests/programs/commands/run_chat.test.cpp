@@ -296,7 +296,7 @@ TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree
     CHECK(found["ids"] == one["ids"]);
     if (!one.contains("messages")) continue;
     CHECK(found["rendered"] == one["rendered"]);
-    if (!in_full() && answered == 2) continue;
+    if (!in_full() && answered == 1) continue;
     ++answered;
     CAPTURE(one["rendered"]);
 

@@ -28,7 +28,7 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
   const temporary_folder files;
   const auto run = [&](const std::string& out, std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{
-        "search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries", "9", "--out", files / out};
+        "search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries", "7", "--out", files / out};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return lazyprune_program(arguments);
   };
@@ -37,7 +37,7 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
   const std::string csv = file_text(files / "whole/search.csv");
   const std::vector<std::string> lines = lines_of(csv);
   CHECK(lines.size() > 3);
-  CHECK(lines.size() <= 1 + 9);
+  CHECK(lines.size() <= 1 + 7);
   CHECK(lines[0] == "stages,rows,score,holds,best_trade,held_out_score,loss");
   CHECK(fields_of(lines[1]) == std::vector<std::string>{"", "1", "100", "1", fields_of(lines[1])[4], "100", "0"});
 
@@ -82,7 +82,7 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
   REQUIRE_MESSAGE(few.code == 0, few.err);
   CHECK(lines_of(file_text(files / "few/search.csv")).size() == 1 + 3);
   const std::string begun = file_text(files / "few/search.jsonl");
-  CHECK(more_tries("9").out == whole.out);
+  CHECK(more_tries("7").out == whole.out);
   CHECK(file_text(files / "few/search.csv") == csv);
   CHECK(file_text(files / "few/search.jsonl").starts_with(begun));
   const std::string all = file_text(files / "few/search.jsonl");
