@@ -51,13 +51,12 @@ build() {
 }
 
 # run_tests FOLDER OPTION...: runs the tests. Then prints what the skipped tests need, each time with the number of tests that need it. The
-# last line says how many tests passed, failed and were skipped. Fails if a test failed. Some tests wait, so one more runs than there are
-# processors.
+# last line says how many tests passed, failed and were skipped. Fails if a test failed.
 run_tests() {
   folder=$(cd "$1" && pwd)
   shift
   code=0
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel $(($(getconf _NPROCESSORS_ONLN) + 1)) \
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel "$(getconf _NPROCESSORS_ONLN)" \
     --output-log "$folder/tests.log" "$@" || code=$?
   echo
   sed -n 's/^skipped: needs //p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c | sort -rn | sed '1i\
