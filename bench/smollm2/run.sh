@@ -15,8 +15,7 @@
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
 #                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate
-#                                      and calibrated. Tables
-#                                      that are named here run to their end; MINUTES does not apply
+#                                      and calibrated. Tables that are named here run to their end; MINUTES does not apply
 #
 # When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
 # beginning.
@@ -82,7 +81,8 @@ not_whole=
 answer=48 # tokens at most, enough for four numbers
 seed=2026
 making= # more flags of make_tasks.py
-# The seed of the table `calibrated` is the first eight hexadecimal digits of the commit that added its calibrations. Nobody could choose it.
+# The first eight hexadecimal digits of the commit that added the calibrations. They are the seed of the table `calibrated`, which nobody could
+# choose. Empty: there is no such commit yet.
 judged_seed=
 # The schedules from which the table `calibrate` chooses.
 calibrated_stages="18:0.2 9:0.8,18:0.25 9:0.7,18:0.3 9:0.5,18:0.4 9:0.7,15:0.6,18:0.3"
@@ -136,8 +136,8 @@ lazyprune() {
   done
 }
 
-# beside_dense NAME TIMED SETTING...: compares settings (NAME=FLAGS) with the dense model; times the first TIMED samples of each task
-beside_dense() {
+# compare NAME TIMED SETTING...: compares settings (NAME=FLAGS) with the dense model; times the first TIMED samples of each task
+compare() {
   name=$1 timed=$2
   shift 2
   for setting; do
@@ -145,7 +145,12 @@ beside_dense() {
     shift
   done
   lazyprune sweep "$name" --methods dense --budgets 1 --timed "$timed" "$@"
-  cp "$out/sweep.csv" "$here/$name.csv"
+}
+
+# beside_dense NAME TIMED SETTING...: does the same, and keeps the table beside this file
+beside_dense() {
+  compare "$@"
+  cp "$out/sweep.csv" "$here/$1.csv"
 }
 
 # others_than TASK: prints the needle tasks without this one
@@ -259,9 +264,8 @@ for table in ${TABLES:-$unasked}; do
         for stages in $calibrated_stages; do
           set -- "$@" "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/without-$left_out.json" "$stages")"
         done
-        beside_dense "stages-without-$left_out" 1 "$@"
+        compare "stages-without-$left_out" 1 "$@"
         python3 bench/smollm2/choose_stages.py "$out/sweep.csv" "$work/without-$left_out.json"
-        rm "$here/stages-without-$left_out.csv"
         cp "$work/without-$left_out.json" "$calibration"
       done
       seed=2026 making=
@@ -269,7 +273,8 @@ for table in ${TABLES:-$unasked}; do
     calibrated)
       # Each task is judged under the calibration that did not see it, in the novel's second half: as generated, and in other words. The second
       # setting has the same stages and keeps the same tokens, but the score is the mean over all heads, as in the paper.
-      seed=$judged_seed
+      [ -n "$judged_seed" ] || fail "calibrated: judged_seed is empty; commit the calibrations of the table calibrate, and set it"
+      seed=$((0x$judged_seed))
       for words in ruler reworded; do
         making="--chapters 10-18"
         [ $words = ruler ] || making="$making --reworded"
@@ -279,9 +284,8 @@ for table in ${TABLES:-$unasked}; do
           samples 2000 "$(share 50)" "$judged"
           calibration=$here/calibrated/without-$judged.json
           flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
-          beside_dense calibrated-task 5 "calibrated=$flags" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
-          sed "$([ -f "$table_file" ] && echo 1d)" "$here/calibrated-task.csv" >>"$table_file"
-          rm "$here/calibrated-task.csv"
+          compare calibrated-task 5 "calibrated=$flags" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
+          sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
         done
       done
       seed=2026 making=

@@ -618,7 +618,6 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   CLI::App& command = *program.add_subcommand("search", "Finds the stages with the fewest rows whose score is near the dense model's");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
-  flags->questions.texts.prompts = 60;
   add_text_flags(command, flags->questions.texts);
   add_pruning_file(command, flags->model);
   add_kept_flags(command, flags->kept);

@@ -64,7 +64,8 @@ const std::map<std::string, std::string> options{
      "--resume" +
          computing + asking},
     {"search",
-     "--model --file --tokens --prompts --pruning-file --keep-first --keep-last --max-loss --certain --most-stages --tries --jobs --scorer --selector --store --decode "
+     "--model --file --tokens --prompts --pruning-file --keep-first --keep-last --max-loss --certain --most-stages --tries --jobs "
+     "--scorer --selector --store --decode "
      "--minutes --out --resume" +
          computing + asking},
     {"inspect", "--model --no-mmap --ctx-size --json " + pruning},

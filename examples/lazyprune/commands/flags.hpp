@@ -31,15 +31,15 @@ struct backend_flags {
 /// The flags that choose the questions and say how to ask them.
 /// Texts out of which questions are made.
 struct text_flags {
-  std::vector<std::string> files;
+  std::vector<std::string> files{};
   std::size_t tokens = 2000;  // in a passage
   std::size_t prompts = 150;  // at most
 };
 
 struct question_flags {
-  std::vector<std::string> data;  // the files with the samples
-  text_flags texts{};             // without files: the samples are the questions
-  std::string task;               // empty: the task that the data name
+  std::vector<std::string> data{};  // the files with the samples
+  text_flags texts{};               // without files: the samples are the questions
+  std::string task{};               // empty: the task that the data name
   std::string chat = "none";
   template_flags words{};
   std::size_t predict = 0;     // most tokens of an answer; 0: the task's number

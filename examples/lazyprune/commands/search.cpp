@@ -78,10 +78,7 @@ class searching {
       held_out_.emplace_back();
       for (std::size_t i = 0; i < all.size(); ++i) (drawn[i] ? searched_ : held_out_).back().push_back(all[i]);
     }
-    if (const auto known = run_.model().stages(); known && known->calibration && !flags_.parts.scorer) {
-      take_calibration(flags_.parts, *known);
-      calibration_ = known->calibration;
-    }
+    if (const auto known = run_.model().stages(); known && take_calibration(flags_.parts, *known)) calibration_ = known->calibration;
     check_parts();
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "search.jsonl"), flags.resume);

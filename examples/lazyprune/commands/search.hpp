@@ -18,7 +18,7 @@ namespace program {
 struct search_flags {
   model_flags model;
   backend_flags backend;
-  question_flags questions;
+  question_flags questions{.texts = {.prompts = 60}};
   kept_tokens kept;
   policy_spec parts;      // the policy without its stages, the same for all schedules
   std::string directory;  // the folder for the results

@@ -37,14 +37,15 @@ std::string first_flag(const policy_spec& spec) {
 
 }  // namespace
 
-void take_calibration(policy_spec& spec, const recommended_stages& from) {
-  if (!from.calibration || spec.scorer) return;
+bool take_calibration(policy_spec& spec, const recommended_stages& from) {
+  if (!from.calibration || spec.scorer) return false;
   const calibrated_heads& heads = *from.calibration->heads;
   spec.scorer = heads.scorer();
   if (!spec.selector) spec.selector = "blocks:size=" + std::to_string(heads.block);
   if (!spec.decode) spec.decode = "kept";
   if (!spec.keep_first) spec.keep_first = ignored_sinks;
   if (!spec.keep_last) spec.keep_last = heads.window;
+  return true;
 }
 
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {

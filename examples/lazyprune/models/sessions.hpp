@@ -29,7 +29,8 @@ struct chosen_policy {
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
 /// Gives a policy without a scorer the scorer of the calibration. Where the policy does not say otherwise, it then keeps blocks, attention
 /// sinks and the evidence rows, and decode steps keep the prompt's tokens. Stages without a calibration change nothing.
-void take_calibration(policy_spec& spec, const recommended_stages& from);
+/// Returns whether the policy now has the scorer of the calibration.
+bool take_calibration(policy_spec& spec, const recommended_stages& from);
 /// Returns the same policy as `policy_for`, and prints its note on stderr.
 policy_spec policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
 

@@ -78,7 +78,7 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
       backend_(backend),
       policies_(policies),
       chat_(chat_named(flags.chat)),
-      questions_(flags.texts.files.empty() ? question_set(flags) : question_set(std::vector<question>{})),
+      questions_(flags),
       model_(model),
       words_(model_, flags_.words),
       tokenizer_(words_.tokenizer_for("eval")),

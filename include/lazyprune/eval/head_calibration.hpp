@@ -55,8 +55,9 @@ inline float score_of_block(const calibration_prompt& p, std::span<const weighte
   return sum;
 }
 
-/// Of the blocks that matter, the share that is among the best `share` of the candidates (at least one block). The result is a mean over
-/// the prompts that have such blocks, and 1 if there are none.
+/// Returns the share of the blocks that matter which the score finds, as a mean over the prompts. The score finds a block if it ranks the
+/// block among the best `share` of the candidates, or first. Prompts in which no block matters do not count. If no prompt counts, the
+/// result is 1.
 inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share) {
   double sum = 0;
   std::size_t counted = 0;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "questions/text_questions.hpp"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include <lazyprune/core/error.hpp>
 #include <lazyprune/text/tokenizer.hpp>
 
 #include <fault.hpp>

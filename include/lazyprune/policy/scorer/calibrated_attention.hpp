@@ -167,8 +167,8 @@ void for_blocks(std::span<const position> positions, std::size_t block, Use use)
 
 /// Writes z(log(eps + p)) of each block that has an active token to `out`, and returns the number of these blocks. p is the pooled
 /// probability of the block's active tokens, and z standardises over the blocks. The probabilities of the first `ignored_sinks` positions
-/// count as 0. eps is 1e-6 for the maximum and 1e-7 for the
-/// mean. If all blocks have the same p, their numbers are 0. `probability` is (active), and `out` has room for as many numbers.
+/// count as 0. eps is 1e-6 for the maximum and 1e-7 for the mean. If all blocks have the same p, their numbers are 0. `probability` is
+/// (active), and `out` has room for as many numbers.
 inline std::size_t standardise_blocks(std::span<const float> probability, std::span<const position> positions, std::size_t block,
                                       block_pooling pool, std::span<float> out) {
   const double eps = pool == block_pooling::max ? 1e-6 : 1e-7;
