@@ -18,6 +18,7 @@
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/files/mapped_file.hpp>
+#include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/scorer/calibrated_attention.hpp>
 
 namespace lazyprune {
@@ -31,13 +32,14 @@ struct calibrated_heads {
   std::string fingerprint;                 // of the model: model_fingerprint
   std::size_t window = 64;                 // evidence rows
   std::size_t block = 32;                  // tokens in a block
+  std::optional<fraction> previous{};      // the share of the preceding block's sum in a block's score
   std::vector<calibrated_probe> probes{};  // ascending layers
   std::string fitted_on;                   // what they were fitted on, for readers
 
   /// The text of the scorer that reads these probes, as in calibrated_attention.
   std::string scorer() const {
     return std::string(calibrated_attention::name) + ":window=" + std::to_string(window) + ",block=" + std::to_string(block) +
-           ",probes=" + calibration(probes).text();
+           ",probes=" + calibration(probes).text() + (previous ? ",previous=" + text_of_number(double{*previous}) : "");
   }
 
   friend bool operator==(const calibrated_heads&, const calibrated_heads&) = default;
@@ -50,12 +52,18 @@ struct pruning_file {
   std::string stages;  // in the syntax of stages::parse
   std::optional<calibrated_heads> heads{};
 
-  /// Throws `error` if the file cannot be read, or is not a JSON object with the one key "stages" or with all keys of a calibration.
+  /// Throws `error` if the file cannot be read, or is not a JSON object with the one key "stages" or with all keys of a calibration, of
+  /// which "previous" may be missing.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
-    const json_value all = json_value::parse(file.text(), file.name(), most_bytes);
+    return parse(file.text(), file.name());
+  }
+
+  /// The same for the file's text. Errors name it `name`.
+  static pruning_file parse(std::string_view text, std::string_view name) {
+    const json_value all = json_value::parse(text, name, most_bytes);
     if (all.has("probes"))
-      all.allow_only({"version", "model", "window", "block", "stages", "probes", "fitted_on"});
+      all.allow_only({"version", "model", "window", "block", "previous", "stages", "probes", "fitted_on"});
     else
       all.allow_only({"stages"});
     pruning_file result{all.at("stages").string()};
@@ -71,13 +79,14 @@ struct pruning_file {
     heads.fingerprint = model.at("fingerprint").string();
     heads.window = all.at("window").whole_number(1, most);
     heads.block = all.at("block").whole_number(1, most);
+    if (all.has("previous")) heads.previous = fraction_in(all.at("previous"));
     heads.fitted_on = all.at("fitted_on").string();
     for (const json_value& probe : all.at("probes").items()) heads.probes.push_back(probe_in(probe, heads));
     try {
       calibration sorted(heads.probes);
       heads.probes.assign(sorted.list().begin(), sorted.list().end());
     } catch (const error& fault) {
-      throw error(file.name(), fault);
+      throw error(std::string(name), fault);
     }
     return result;
   }
@@ -95,13 +104,14 @@ struct pruning_file {
                         {"queries", query_reduction_names[static_cast<std::size_t>(p.queries)]},
                         {"block", block_pooling_names[static_cast<std::size_t>(p.block)]},
                         {"weight", std::stod(text_of_number(p.weight))}});  // as few digits as read back as the same float
-    const json all{{"version", 1},
-                   {"model", {{"name", h.model}, {"layers", h.layers}, {"heads", h.heads}, {"fingerprint", h.fingerprint}}},
-                   {"window", h.window},
-                   {"block", h.block},
-                   {"stages", stages},
-                   {"probes", probes},
-                   {"fitted_on", h.fitted_on}};
+    json all{{"version", 1},
+             {"model", {{"name", h.model}, {"layers", h.layers}, {"heads", h.heads}, {"fingerprint", h.fingerprint}}},
+             {"window", h.window},
+             {"block", h.block}};
+    if (h.previous) all["previous"] = double{*h.previous};
+    all["stages"] = stages;
+    all["probes"] = std::move(probes);
+    all["fitted_on"] = h.fitted_on;
     return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   }
 
@@ -114,6 +124,12 @@ struct pruning_file {
     for (std::size_t i = 0; i < Count; ++i)
       if (names[i] == text) return static_cast<Choice>(i);
     value.refuse(one_of_names(names));
+  }
+
+  static fraction fraction_in(const json_value& value) {
+    const double number = value.number();
+    if (!fraction::holds(number)) value.refuse(fraction::expected());
+    return number;
   }
 
   static calibrated_probe probe_in(const json_value& probe, const calibrated_heads& heads) {

@@ -193,10 +193,12 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
   return blocks;
 }
 
-/// The score of a token is that of its block: the sum, over the probes of the layers done in this step, of the probe's weight times the
-/// block's standardised number (standardise_blocks). A later stage adds its probes to the sums of the stages before it, because the
-/// probes of three layers alone rank fewer of the blocks that matter high. The evidence rows are the prompt's last `window` tokens.
-/// Without probes all tokens score 0.
+/// A token's sum is that of its block: the sum, over the probes of the layers done in this step, of the probe's weight times the block's
+/// standardised number (standardise_blocks). A later stage adds its probes to the sums of the stages before it, because the probes of
+/// three layers alone rank fewer of the blocks that matter high. The token's score is its sum plus `previous` times the sum of the last
+/// token before the block: heads attend to the words that a question repeats, and the answer often begins in the next block. Tokens that
+/// are not active any more keep their sums. Tokens that were not active after the first layer have the sum 0. The evidence rows are the
+/// prompt's last `window` tokens. Without probes all tokens score 0.
 ///
 /// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks). Scores may be negative, and
 /// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
@@ -205,6 +207,7 @@ struct calibrated_attention {
   positive window = 64;
   positive block = 32;
   std::optional<calibration> chosen{};
+  std::optional<fraction> previous{};
 
   std::span<const head_probe> probes(layer_id layer) const { return chosen ? chosen->reads(layer) : std::span<const head_probe>{}; }
 
@@ -214,13 +217,15 @@ struct calibrated_attention {
       std::ranges::fill(out, 0.0f);
       return;
     }
-    if (view.layer == 0)
-      for (const position p : positions) view.memory[p] = 0.0f;
+    if (view.layer == 0) std::ranges::fill(view.memory, 0.0f);
     const std::span<const calibrated_probe> list = chosen->list();
     const auto first = std::ranges::lower_bound(list, view.layer, {}, &calibrated_probe::layer);
     for (auto p = first; p != list.end() && p->layer == view.layer; ++p)
       add(*p, view.now.probe(chosen->row(static_cast<std::size_t>(p - list.begin()))), positions, view.memory, out);
-    std::ranges::transform(positions, out.begin(), [&](position p) { return view.memory[p]; });
+    std::ranges::transform(positions, out.begin(), [&](position p) {
+      const std::size_t begin = p - p % block;
+      return previous && begin > 0 ? view.memory[p] + static_cast<float>(*previous) * view.memory[begin - 1] : view.memory[p];
+    });
   }
 
   template <class Visitor>
@@ -228,6 +233,7 @@ struct calibrated_attention {
     visit("window", window);
     visit("block", block);
     visit("probes", chosen);
+    visit("previous", previous);
   }
 
   friend bool operator==(const calibrated_attention&, const calibrated_attention&) = default;
