@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <lazyprune/eval/calibration_prompts.hpp>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,21 @@ TEST_CASE("each second prompt repeats the first six words of one of its sentence
     }
     CHECK(prompts[i].text.find('{') == std::string::npos);
     CHECK(before.find(prompts[i].answer) != std::string::npos);
-    if (!prompts[i].asks) CHECK(before.find(after + prompts[i].answer) != std::string::npos);
-    if (prompts[i].asks) CHECK(passage.find(prompts[i].answer) == std::string::npos);
+    if (!prompts[i].asks) CHECK((prompts[i].answer == "six words in it." || prompts[i].answer == "for this."));
+    if (prompts[i].asks) {
+      CHECK(passage.find(prompts[i].answer) == std::string::npos);
+      CHECK(before.find(prompts[i].answer) == before.rfind(prompts[i].answer));
+      CHECK(std::ranges::count(prompts[i].answer, ' ') <= 1);  // the value alone
+    }
   }
   CHECK(look_up_prompts(passages, 3)[0].text == prompts[0].text);
   CHECK(look_up_prompts(passages, 4)[0].text != prompts[0].text);
+}
+
+TEST_CASE("a quote asks for the next eight words of its sentence") {
+  const std::vector<look_up_prompt> prompts = look_up_prompts({"a.", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16"});
+  REQUIRE(prompts.size() == 2);
+  CHECK(prompts[1].answer == "7 8 9 10 11 12 13 14");
 }
 
 TEST_CASE("passages without sentences make no prompt, and short sentences make no quote") {

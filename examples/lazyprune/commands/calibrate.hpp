@@ -18,7 +18,7 @@ struct calibrate_flags {
   model_flags model;
   backend_flags backend;
   question_flags questions;  // samples with answers, or texts; at most questions.texts.prompts of them are read
-  std::size_t block = 32;    // tokens in a block
+  std::size_t block = 16;    // tokens in a block
   std::size_t probes = 0;    // the most probes of a stage; 0: the fewest that keep the recall
   std::string out;           // the file to write
 };

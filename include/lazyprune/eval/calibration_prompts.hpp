@@ -3,6 +3,7 @@
 // look them up. The prompts need no labels: only the text and the forms below.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@ inline namespace v0 {
 /// A prompt that was made out of a text.
 struct look_up_prompt {
   std::string text;
-  std::string answer;  // a part of the text; empty if it has no sentence to quote
+  std::string answer;  // a part of the text: the value asked for, or the next words of the sentence; empty if there is no sentence to quote
   bool asks = false;   // whether the prompt ends with a question; otherwise it ends with the first words of an earlier sentence
 };
 
@@ -56,23 +57,24 @@ class prompt_maker {
     std::vector<std::string> all = sentences;
     const fact_form& same = fact_forms[below(fact_forms.size())];
     const bool of_one_form = below(2) == 0;
-    std::string fact, question;
+    std::string answer, question;
     for (std::size_t left = counts[below(counts.size())]; left > 0; --left) {
       const fact_form& form = of_one_form ? same : fact_forms[below(fact_forms.size())];
       std::string name = words[below(words.size())];
       if (name[0] >= 'a') name[0] = static_cast<char>(name[0] - 'a' + 'A');
+      answer = value(words);
+      while (std::ranges::any_of(all, [&](const std::string& s) { return s.find(answer) != std::string::npos; })) answer = value(words);
       const std::array<std::pair<std::string_view, std::string>, 3> holes{
-          {{"{a}", words[below(words.size())]}, {"{n}", name}, {"{v}", value(words)}}};
-      fact = filled(form.fact, holes);
-      all.insert(all.begin() + static_cast<std::ptrdiff_t>(below(all.size() + 1)), fact);
+          {{"{a}", words[below(words.size())]}, {"{n}", name}, {"{v}", answer}}};
+      all.insert(all.begin() + static_cast<std::ptrdiff_t>(below(all.size() + 1)), filled(form.fact, holes));
       question = filled(form.question, holes);
     }
-    return {joined(all) + "\n\n" + question, fact, true};
+    return {joined(all) + "\n\n" + question, answer, true};
   }
 
   /// The text, and the first words of one of its sentences once more.
   look_up_prompt with_quote(const std::vector<std::string>& sentences) {
-    constexpr std::size_t quoted = 6;
+    constexpr std::size_t quoted = 6, wanted = 8;  // words
     const std::size_t begin = below(sentences.size());
     std::string words, rest;
     for (std::size_t i = 0; i < sentences.size(); ++i) {
@@ -81,7 +83,9 @@ class prompt_maker {
       for (; count < quoted && end != std::string::npos; ++count) end = one.find(' ', end + 1);
       if (end == std::string::npos) continue;
       words = one.substr(0, end);
-      rest = one.substr(end);
+      std::size_t last = end;
+      for (count = 0; count < wanted && last != std::string::npos; ++count) last = one.find(' ', last + 1);
+      rest = one.substr(end + 1, last == std::string::npos ? last : last - end - 1);
       break;
     }
     return {joined(sentences) + "\n\n" + words, rest, false};

@@ -19,7 +19,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One prompt of a calibration. A feature is a (layer, head, query_reduction, block_pooling); its numbers are those of standardise_blocks.
+/// One prompt of a calibration. A feature is a (layer, head, query_reduction, block_pooling). Its numbers are those of standardise_blocks,
+/// to which the caller may add a share of the number of the block before, as calibrated_attention does.
 struct calibration_prompt {
   std::size_t heads = 0;
   std::size_t blocks = 0;

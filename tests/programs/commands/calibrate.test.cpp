@@ -40,6 +40,7 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
   CHECK(file["version"] == 1);
   CHECK(file["model"]["name"] == "pocket");
   CHECK(file["model"]["layers"] == 6);
+  CHECK(file["previous"] == 0.5);
   CHECK(file["fitted_on"] == "11 prompts made from text.txt");  // five answers are in the evidence rows
   REQUIRE(file["probes"].size() > 0);
   for (const json& probe : file["probes"]) CHECK(probe["layer"] < probe["after"]);
@@ -62,7 +63,7 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
   const program_result pruned = run();
   REQUIRE_MESSAGE(pruned.code == 0, pruned.err);
   const json told = json::parse(pruned.out);
-  CHECK(told["policy"]["text"].get<std::string>().find("--stages 2:0.5 --scorer calibrated_attention:window=64,block=32,probes=2.") !=
+  CHECK(told["policy"]["text"].get<std::string>().find("--stages 2:0.5 --scorer calibrated_attention:window=64,block=16,probes=2.") !=
         std::string::npos);
   CHECK(told["policy"]["text"].get<std::string>().find("--keep-first 4 --keep-last 64 --decode kept") != std::string::npos);
   CHECK(told["computed"]["revived"] == 0);
@@ -77,9 +78,9 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
 TEST_CASE("a calibration from samples takes their answers as labels") {
   const temporary_folder files;
   const program_result result =
-      lazyprune_program({"calibrate", "-d", prompts("passage_retrieval"), "--limit", "12", "--block", "16", "--out", files / "a.json"});
+      lazyprune_program({"calibrate", "-d", prompts("passage_retrieval"), "--limit", "12", "--block", "8", "--out", files / "a.json"});
   REQUIRE_MESSAGE(result.code == 0, result.err);
-  CHECK(json::parse(file_text(files / "a.json"))["block"] == 16);
+  CHECK(json::parse(file_text(files / "a.json"))["block"] == 8);
   CHECK(json::parse(file_text(files / "a.json"))["fitted_on"] ==
         "11 prompts from pocket_passage_retrieval.jsonl");  // one answer is in the evidence rows
 }
