@@ -565,11 +565,24 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
       ->group(measuring_group);
 }
 
+/// Adds the flags for questions that are made out of texts.
+void add_text_flags(CLI::App& command, text_flags& flags) {
+  command
+      .add_option("-f,--file", flags.files,
+                  "Instead of -d: files with texts. Questions are made out of them, whose answers stand in the texts; -: stdin")
+      ->type_name("FILE...");
+  add_number(command, "--tokens", flags.tokens, number_range<std::size_t>{256},
+             "Tokens of a passage that is cut out of the texts (default: " + std::to_string(flags.tokens) + ")");
+  add_number(command, "--prompts", flags.prompts, number_range<std::size_t>{8},
+             "The most passages (default: " + std::to_string(flags.prompts) + ")");
+}
+
 void add_sweep(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<sweep_flags>();
   CLI::App& command = *program.add_subcommand("sweep", "Compares methods at budgets on a benchmark's questions, in a table and a page");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
+  add_text_flags(command, flags->questions.texts);
   add_method_flags(command, flags->methods, "to compare with dense");
   add_pruning_file(command, flags->model);
   add_kept_flags(command, flags->kept);
@@ -599,18 +612,6 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
     check_flags(*flags);
     return sweep(*flags, policies);
   });
-}
-
-/// Adds the flags for questions that are made out of texts.
-void add_text_flags(CLI::App& command, text_flags& flags) {
-  command
-      .add_option("-f,--file", flags.files,
-                  "Instead of -d: files with texts. Questions are made out of them, whose answers stand in the texts; -: stdin")
-      ->type_name("FILE...");
-  add_number(command, "--tokens", flags.tokens, number_range<std::size_t>{256},
-             "Tokens of a passage that is cut out of the texts (default: " + std::to_string(flags.tokens) + ")");
-  add_number(command, "--prompts", flags.prompts, number_range<std::size_t>{8},
-             "The most passages (default: " + std::to_string(flags.prompts) + ")");
 }
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
@@ -656,7 +657,7 @@ void add_calibrate(CLI::App& program, action& chosen, const policy_registry& pol
   add_text_flags(command, flags->questions.texts);
   add_engine_flags(command, flags->backend);
   add_question_flags(command, flags->questions);
-  add_number(command, "--block", flags->block, number_range<std::size_t>{4, 1024}, "Tokens that are kept or pruned together (default: 32)");
+  add_number(command, "--block", flags->block, number_range<std::size_t>{4, 1024}, "Tokens that are kept or pruned together (default: 16)");
   add_number(command, "--probes", flags->probes, number_range<std::size_t>{0},
              "At most N probes for a stage; 0: the fewest that keep the recall (default: 0)");
   add_text(command, "--out", flags->out, "The file to write; as lazyprune.json in the model's folder it is used without a flag")

@@ -104,7 +104,7 @@ void check_flags(const fidelity_flags& flags) {
 }
 
 void check_flags(const sweep_flags& flags) {
-  if (flags.questions.data.empty()) throw error("sweep", "", "-d FILE.jsonl", "none");
+  check_texts_or_samples("sweep", flags.questions);
   check_directory("sweep", flags.directory);
 }
 

@@ -60,7 +60,7 @@ const std::map<std::string, std::string> options{
     {"fidelity",
      "--model --file --prefix --places --n-predict --predict --ctx-size --methods --variant --budgets --output " + pruning + computing},
     {"sweep",
-     "--model --methods --variant --budgets --pruning-file --keep-first --keep-last --seeds --timed --sensitivity --minutes --out "
+     "--model --file --tokens --prompts --methods --variant --budgets --pruning-file --keep-first --keep-last --seeds --timed --sensitivity --minutes --out "
      "--resume" +
          computing + asking},
     {"search",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Questions that are made out of texts, for a calibration and a search without labels.
+// Questions that are made out of texts, for a calibration, a search or a sweep without labels.
 #pragma once
 
 #include <cstddef>

@@ -246,6 +246,21 @@ TEST_CASE("given scores, variants, and tokens that every method keeps") {
   CHECK_FALSE(std::filesystem::exists(files / "x"));
 }
 
+TEST_CASE("a sweep of texts asks for made-up facts and for quotes") {
+  const temporary_folder files;
+  std::string text;
+  for (std::size_t i = 0; i < 120; ++i) text += "The lamp of house " + std::to_string(7 * i) + " is near tree " + std::to_string(i) + ". ";
+  write_file(files / "text.txt", text);
+  const program_result result = lazyprune_program({"sweep", "-f", files / "text.txt", "--tokens", "300", "--prompts", "8", "--methods",
+                                                   "dense", "--budgets", "1", "-t", "1", "--out", files / "out"});
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  std::map<std::string, std::string> asked;
+  for (const row& entry : table(files / "out/sweep.csv")) asked[entry.at("task")] = entry.at("n");
+  CHECK(asked == std::map<std::string, std::string>{{"made_up_fact", "4"}, {"repeated_quote", "4"}});
+  CHECK(complaint(lazyprune_program({"sweep", "-f", files / "text.txt", "-d", prompts("few_shot"), "--out", files / "x"})) ==
+        complaint_at("sweep", {"both"}));
+}
+
 TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction") {
   const temporary_folder files;
   const std::string whole = files / "whole";
