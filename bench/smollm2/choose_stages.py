@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Chooses the stages of a calibration: choose_stages.py SWEEP.csv FILE.json. Of the sweep's variants that lose at most 2 points in the mean of
-the tasks, takes the one with the fewest rows, and writes its stages into FILE.json. If all lose more, takes the one that loses the least."""
+"""Chooses the stages of a calibration: choose_stages.py SWEEP.csv FILE.json. Takes the variant with the fewest rows among those that lose at most
+1 point in the mean of the tasks, and writes its stages into FILE.json. If all lose more, takes the one that loses the least."""
 import csv
 import json
 import re
 import sys
 from collections import defaultdict
 
-MOST_LOST = 2
+MOST_LOST = 1
 
 
 def main():

@@ -8,7 +8,8 @@ import sys
 def flags(calibration, stages):
     probes = "/".join(f"{p['after']}.{p['layer']}.{p['head']}.{p['queries']}.{p['block']}@{p['weight']!r}" for p in calibration["probes"])
     window, block = calibration["window"], calibration["block"]
-    return (f"--stages {stages} --scorer calibrated_attention:window={window},block={block},probes={probes} "
+    previous = f",previous={calibration['previous']}" if "previous" in calibration else ""
+    return (f"--stages {stages} --scorer calibrated_attention:window={window},block={block},probes={probes}{previous} "
             f"--selector blocks:size={block} --keep-first 4 --keep-last {window} --decode kept")
 
 

@@ -14,8 +14,8 @@
 #                                      tables. 0: no limit
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
-#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate
-#                                      and calibrated. Tables that are named here run to their end; MINUTES does not apply
+#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate,
+#                                      calibrate_text and calibrated. Tables that are named here run to their end; MINUTES does not apply
 #
 # When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
 # beginning.
@@ -44,7 +44,7 @@ esac
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 other_needles="niah_single_3 niah_multikey_1"
 all_tasks="$needles $other_needles niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# Schedules that keep single tokens. `recommended` has the program's own stages for this model, found by the table search_2000. `one_stage` was
+# Schedules that keep single tokens. `recommended` has the stages that the table search_2000 found. `one_stage` was
 # chosen by hand, and `harder` prunes more. `fast` has the speedup that the paper reports (2.34x). It prunes only the prompt and decodes densely.
 # The step after the first token must therefore compute all rows that were left out.
 recommended="--stages 18:0.7,21:0.2,28:0.05"
@@ -84,8 +84,8 @@ making= # more flags of make_tasks.py
 # The first eight hexadecimal digits of the commit that added the calibrations. They are the seed of the table `calibrated`, which nobody could
 # choose. Empty: there is no such commit yet.
 judged_seed=
-# The schedules from which the table `calibrate` chooses.
-calibrated_stages="18:0.2 9:0.8,18:0.25 9:0.7,18:0.3 9:0.5,18:0.4 9:0.7,15:0.6,18:0.3"
+# The schedules from which the tables `calibrate` and `calibrate_text` choose.
+calibrated_stages="12:0.2 9:0.5,12:0.4 6:0.7,9:0.5,12:0.5"
 
 # share N [LEAST]: prints N, or with --quick N / 100, and at least LEAST (1)
 share() {
@@ -160,13 +160,25 @@ others_than() {
   done
 }
 
+# choose_stages NAME FILE: takes, of $calibrated_stages, those that lose little on the samples under the calibration in FILE, and writes them there
+choose_stages() {
+  name=$1 chosen=$2
+  set --
+  for stages in $calibrated_stages; do
+    flags=$(python3 bench/smollm2/pruning_flags.py "$chosen" "$stages")
+    set -- "$@" "$(echo "s$stages" | tr :, __)=$flags"
+  done
+  compare "stages-$name" 1 "$@"
+  python3 bench/smollm2/choose_stages.py "$out/sweep.csv" "$chosen"
+}
+
 # search_stages FLAG...: searches, on one half of the samples, for at most three stages with a loss that is certain to be small. If the table's name
 # begins with search_blocks, the stages prune blocks
 search_stages() {
   name=$(echo "$table" | tr _ -)
   # shellcheck disable=SC2086
   case $table in search_blocks*) set -- "$@" $in_blocks ;; esac
-  lazyprune search "$name" --certain --most-stages 3 "$@"
+  lazyprune search "$name" --scorer last_query_attention --certain --most-stages 3 "$@"
   cp "$out/search.csv" "$here/$name.csv"
   cp "$out.md" "$here/$name.md"
 }
@@ -255,25 +267,34 @@ for table in ${TABLES:-$unasked}; do
         # shellcheck disable=SC2046
         samples 2000 "$(share 24 2)" $(others_than "$left_out")
         # shellcheck disable=SC2086
-        "$build/examples/lazyprune" calibrate --model "$smollm2" $data --chat template ${THREADS:+-t "$THREADS"} --block 16 --prompts "$(share 120 10)" \
+        "$build/examples/lazyprune" calibrate --model "$smollm2" $data --chat template ${THREADS:+-t "$THREADS"} --prompts "$(share 120 10)" \
           --out "$work/without-$left_out.json"
         seed=2029
         # shellcheck disable=SC2046
-        samples 2000 "$(share 6)" $(others_than "$left_out")
-        set --
-        for stages in $calibrated_stages; do
-          set -- "$@" "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/without-$left_out.json" "$stages")"
-        done
-        compare "stages-without-$left_out" 1 "$@"
-        python3 bench/smollm2/choose_stages.py "$out/sweep.csv" "$work/without-$left_out.json"
+        samples 2000 "$(share 8)" $(others_than "$left_out")
+        choose_stages "without-$left_out" "$work/without-$left_out.json"
         cp "$work/without-$left_out.json" "$calibration"
       done
       seed=2026 making=
       ;;
+    calibrate_text)
+      # A calibration without labels. It is fitted on questions that are made out of the first two thirds of the novel's first half, and its
+      # stages are chosen on questions out of the last third. The program's table of known models has a copy.
+      calibration=$here/calibrated/from-text.json
+      [ ! -f "$calibration" ] || continue
+      mkdir -p "${calibration%/*}"
+      python3 bench/smollm2/half_of_novel.py "$work/fitted.txt" "$work/chosen.txt"
+      "$build/examples/lazyprune" calibrate --model "$smollm2" -f "$work/fitted.txt" ${THREADS:+-t "$THREADS"} --prompts "$(share 120 10)" \
+        --out "$work/from-text.json"
+      data="-f $work/chosen.txt --prompts $(share 48 8)"
+      choose_stages text "$work/from-text.json"
+      cp "$work/from-text.json" "$calibration"
+      ;;
     calibrated)
-      # Each task is judged under the calibration that did not see it, in the novel's second half: as generated, and in other words. The second
-      # setting has the same stages and keeps the same tokens, but the score is the mean over all heads, as in the paper.
-      [ -n "$judged_seed" ] || fail "calibrated: judged_seed is empty; commit the calibrations of the table calibrate, and set it"
+      # Each task is judged in the novel's second half, as generated and in other words: under the calibration that did not see the task, and
+      # under the one that saw only text. As generated, there is a third setting: it has the stages of the first and protects the same tokens,
+      # but the score is the mean over all heads, as in the paper.
+      [ -n "$judged_seed" ] || fail "calibrated: judged_seed is empty; commit the calibrations, and set it"
       seed=$((0x$judged_seed))
       for words in ruler reworded; do
         making="--chapters 10-18"
@@ -284,7 +305,10 @@ for table in ${TABLES:-$unasked}; do
           samples 2000 "$(share 50)" "$judged"
           calibration=$here/calibrated/without-$judged.json
           flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
-          compare calibrated-task 5 "calibrated=$flags" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
+          text_flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/from-text.json")
+          set -- "calibrated=$flags" "from_text=$text_flags"
+          [ $words = reworded ] || set -- "$@" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
+          compare calibrated-task 5 "$@"
           sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
         done
       done
