@@ -81,9 +81,8 @@ not_whole=
 answer=48 # tokens at most, enough for four numbers
 seed=2026
 making= # more flags of make_tasks.py
-# The first eight hexadecimal digits of the commit that added the calibrations. They are the seed of the table `calibrated`, which nobody could
-# choose. Empty: there is no such commit yet.
-judged_seed=
+# The first eight hexadecimal digits of the commit that added the calibrations: the seed of the table `calibrated`, which nobody could choose.
+judged_seed=498a93f6
 # The schedules from which the tables `calibrate` and `calibrate_text` choose.
 calibrated_stages="12:0.2 9:0.5,12:0.4 6:0.7,9:0.5,12:0.5"
 
@@ -294,7 +293,6 @@ for table in ${TABLES:-$unasked}; do
       # Each task is judged in the novel's second half, as generated and in other words: under the calibration that did not see the task, and
       # under the one that saw only text. As generated, there is a third setting: it has the stages of the first and protects the same tokens,
       # but the score is the mean over all heads, as in the paper.
-      [ -n "$judged_seed" ] || fail "calibrated: judged_seed is empty; commit the calibrations, and set it"
       seed=$((0x$judged_seed))
       for words in ruler reworded; do
         making="--chapters 10-18"
