@@ -15,7 +15,8 @@
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
 #                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate,
-#                                      calibrate_text and calibrated. Tables that are named here run to their end; MINUTES does not apply
+#                                      calibrate_text, calibrated and calibrated_gently. Tables that are named here run to their end; MINUTES
+#                                      does not apply
 #
 # When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
 # beginning.
@@ -278,7 +279,7 @@ for table in ${TABLES:-$unasked}; do
       ;;
     calibrate_text)
       # A calibration without labels. It is fitted on questions that are made out of the first two thirds of the novel's first half, and its
-      # stages are chosen on questions out of the last third. The program's table of known models has a copy.
+      # stages are chosen on questions out of the last third.
       calibration=$here/calibrated/from-text.json
       [ ! -f "$calibration" ] || continue
       mkdir -p "${calibration%/*}"
@@ -309,6 +310,23 @@ for table in ${TABLES:-$unasked}; do
           compare calibrated-task 5 "$@"
           sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
         done
+      done
+      seed=2026 making=
+      ;;
+    calibrated_gently)
+      # The same samples, as generated, under the same calibrations, with the two schedules that no calibration chose.
+      seed=$((0x$judged_seed)) making="--chapters 10-18"
+      table_file=$here/calibrated-gently-2000.csv
+      rm -f "$table_file"
+      for judged in $needles $other_needles; do
+        samples 2000 "$(share 50)" "$judged"
+        set --
+        for stages in ${calibrated_stages% *}; do
+          flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/without-$judged.json" "$stages")
+          set -- "$@" "calibrated_$(echo "$stages" | tr :, __)=$flags"
+        done
+        compare calibrated-gently-task 5 "$@"
+        sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
       done
       seed=2026 making=
       ;;
