@@ -314,19 +314,21 @@ for table in ${TABLES:-$unasked}; do
       seed=2026 making=
       ;;
     calibrated_gently)
-      # The same samples, as generated, under the same calibrations, with the two schedules that no calibration chose.
-      seed=$((0x$judged_seed)) making="--chapters 10-18"
-      table_file=$here/calibrated-gently-2000.csv
-      rm -f "$table_file"
-      for judged in $needles $other_needles; do
-        samples 2000 "$(share 50)" "$judged"
-        set --
-        for stages in ${calibrated_stages% *}; do
-          flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/without-$judged.json" "$stages")
-          set -- "$@" "calibrated_$(echo "$stages" | tr :, __)=$flags"
+      # Half of these samples, under the same calibrations, with the gentlest schedule.
+      seed=$((0x$judged_seed))
+      for words in ruler reworded; do
+        making="--chapters 10-18"
+        [ $words = ruler ] || making="$making --reworded"
+        table_file=$here/calibrated-gently-$words-2000.csv
+        rm -f "$table_file"
+        for judged in $needles $other_needles; do
+          samples 2000 "$(share 50)" "$judged"
+          data="$data --limit $(share 25)"
+          flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/without-$judged.json" "${calibrated_stages%% *}")
+          text_flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/from-text.json" "${calibrated_stages%% *}")
+          compare calibrated-gently-task 5 "calibrated=$flags" "from_text=$text_flags"
+          sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
         done
-        compare calibrated-gently-task 5 "$@"
-        sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
       done
       seed=2026 making=
       ;;
