@@ -56,12 +56,7 @@ struct pruning_file {
   /// which "previous" may be missing.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
-    return parse(file.text(), file.name());
-  }
-
-  /// The same for the file's text. Errors name it `name`.
-  static pruning_file parse(std::string_view text, std::string_view name) {
-    const json_value all = json_value::parse(text, name, most_bytes);
+    const json_value all = json_value::parse(file.text(), file.name(), most_bytes);
     if (all.has("probes"))
       all.allow_only({"version", "model", "window", "block", "previous", "stages", "probes", "fitted_on"});
     else
@@ -86,7 +81,7 @@ struct pruning_file {
       calibration sorted(heads.probes);
       heads.probes.assign(sorted.list().begin(), sorted.list().end());
     } catch (const error& fault) {
-      throw error(std::string(name), fault);
+      throw error(file.name(), fault);
     }
     return result;
   }
