@@ -290,43 +290,29 @@ for table in ${TABLES:-$unasked}; do
       choose_stages text "$work/from-text.json"
       cp "$work/from-text.json" "$calibration"
       ;;
-    calibrated)
+    calibrated | calibrated_gently)
       # Each task is judged in the novel's second half, as generated and in other words: under the calibration that did not see the task, and
       # under the one that saw only text. As generated, there is a third setting: it has the stages of the first and protects the same tokens,
-      # but the score is the mean over all heads, as in the paper.
+      # but the score is the mean over all heads, as in the paper. Gently, half of these samples are judged with the gentlest schedule instead.
+      gentlest=
+      [ "$table" = calibrated ] || gentlest=${calibrated_stages%% *}
+      judgement=$(echo "$table" | tr _ -)
       seed=$((0x$judged_seed))
       for words in ruler reworded; do
         making="--chapters 10-18"
         [ $words = ruler ] || making="$making --reworded"
-        table_file=$here/calibrated-$words-2000.csv
+        table_file=$here/$judgement-$words-2000.csv
         rm -f "$table_file"
         for judged in $needles $other_needles; do
           samples 2000 "$(share 50)" "$judged"
-          calibration=$here/calibrated/without-$judged.json
-          flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
-          text_flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/from-text.json")
+          [ -z "$gentlest" ] || data="$data --limit $(share 25)"
+          # shellcheck disable=SC2086
+          flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/without-$judged.json" $gentlest)
+          # shellcheck disable=SC2086
+          text_flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/from-text.json" $gentlest)
           set -- "calibrated=$flags" "from_text=$text_flags"
-          [ $words = reworded ] || set -- "$@" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
-          compare calibrated-task 5 "$@"
-          sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
-        done
-      done
-      seed=2026 making=
-      ;;
-    calibrated_gently)
-      # Half of these samples, under the same calibrations, with the gentlest schedule.
-      seed=$((0x$judged_seed))
-      for words in ruler reworded; do
-        making="--chapters 10-18"
-        [ $words = ruler ] || making="$making --reworded"
-        table_file=$here/calibrated-gently-$words-2000.csv
-        rm -f "$table_file"
-        for judged in $needles $other_needles; do
-          samples 2000 "$(share 50)" "$judged"
-          data="$data --limit $(share 25)"
-          flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/without-$judged.json" "${calibrated_stages%% *}")
-          text_flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/from-text.json" "${calibrated_stages%% *}")
-          compare calibrated-gently-task 5 "calibrated=$flags" "from_text=$text_flags"
+          [ "$table-$words" != calibrated-ruler ] || set -- "$@" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
+          compare "$judgement-task" 5 "$@"
           sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
         done
       done

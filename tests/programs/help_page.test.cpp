@@ -60,8 +60,8 @@ const std::map<std::string, std::string> options{
     {"fidelity",
      "--model --file --prefix --places --n-predict --predict --ctx-size --methods --variant --budgets --output " + pruning + computing},
     {"sweep",
-     "--model --file --tokens --prompts --methods --variant --budgets --pruning-file --keep-first --keep-last --seeds --timed --sensitivity --minutes --out "
-     "--resume" +
+     "--model --file --tokens --prompts --methods --variant --budgets --pruning-file --keep-first --keep-last "
+     "--seeds --timed --sensitivity --minutes --out --resume" +
          computing + asking},
     {"search",
      "--model --file --tokens --prompts --pruning-file --keep-first --keep-last --max-loss --certain --most-stages --tries --jobs "

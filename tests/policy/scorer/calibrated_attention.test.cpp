@@ -91,14 +91,21 @@ TEST_CASE("the score is the weighted sum of standardised logarithms of pooled pr
 
 TEST_CASE("a token's score counts a share of the last sum of the token before its block, as long as that token was active in the step") {
   const calibrated_attention scorer{.block = 2, .chosen = calibration::read("1.0.0.last.max@1/2.1.0.last.max@1"), .previous = 0.25};
+  calibrated_attention without = scorer;
+  without.previous.reset();
+  const auto scores = [](const calibrated_attention& by, layer_id layer, const std::vector<position>& positions,
+                         const std::vector<float>& probability, std::vector<float>& memory) {
+    std::vector<float> out(positions.size());
+    by.score({probe_view{probability.data(), 1, positions.size(), positions}, layer, memory}, out);
+    return out;
+  };
+  std::vector<float> memory(12, 99.0f), sums(12, 99.0f);
+
   // Blocks of two: (4, 5), (6, 7) and (11). Token 9 is not active, so nothing comes before the block of 11.
   const std::vector<position> positions{4, 5, 6, 7, 11};
   const std::vector<float> probability{0.5f, 0.25f, 0.125f, 0.0625f, 0.0625f};
-  std::vector<float> memory(12, 99.0f), sums(12, 99.0f), out(5), alone(5);
-  scorer.score({probe_view{probability.data(), 1, 5, positions}, 0, memory}, out);
-  calibrated_attention without = scorer;
-  without.previous.reset();
-  without.score({probe_view{probability.data(), 1, 5, positions}, 0, sums}, alone);
+  const std::vector<float> out = scores(scorer, 0, positions, probability, memory);
+  const std::vector<float> alone = scores(without, 0, positions, probability, sums);
   CHECK(memory == sums);
   const std::vector<float> first{alone[0], alone[1], alone[2] + 0.25f * alone[1], alone[3] + 0.25f * alone[1], alone[4]};
   CHECK(out == first);
@@ -106,19 +113,15 @@ TEST_CASE("a token's score counts a share of the last sum of the token before it
   // The block of 4 and 5 is pruned: it keeps its sum.
   const std::vector<position> left{6, 7, 11};
   const std::vector<float> later{0.25f, 0.5f, 0.25f};
-  std::vector<float> out_of_left(3), alone_of_left(3);
-  scorer.score({probe_view{later.data(), 1, 3, left}, 1, memory}, out_of_left);
-  without.score({probe_view{later.data(), 1, 3, left}, 1, sums}, alone_of_left);
+  const std::vector<float> out_of_left = scores(scorer, 1, left, later, memory);
+  const std::vector<float> alone_of_left = scores(without, 1, left, later, sums);
   const std::vector<float> second{alone_of_left[0] + 0.25f * alone[1], alone_of_left[1] + 0.25f * alone[1], alone_of_left[2]};
   CHECK(out_of_left == second);
 
   // No block comes before the first one.
   const std::vector<position> beginning{0, 1, 4};
   const std::vector<float> of_beginning{0.5f, 0.25f, 0.125f};
-  std::vector<float> own(3), of_others(3);
-  without.score({probe_view{of_beginning.data(), 1, 3, beginning}, 0, sums}, own);
-  scorer.score({probe_view{of_beginning.data(), 1, 3, beginning}, 0, memory}, of_others);
-  CHECK(of_others == own);
+  CHECK(scores(scorer, 0, beginning, of_beginning, memory) == scores(without, 0, beginning, of_beginning, sums));
 }
 
 TEST_CASE("two probes of a layer that share a head and a reduction over the queries are read once") {
