@@ -2,6 +2,7 @@
 #include <lazyprune/eval/calibration_prompts.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,42 +16,64 @@ TEST_CASE("sentences end at a full stop, question mark or exclamation mark with 
   CHECK(sentences_of(" \n ").empty());
 }
 
-TEST_CASE("each second prompt repeats the first six words of one of its sentences, and the others ask for a fact that they hold") {
-  const std::string passage =
-      "Short one. The second sentence has more than six words in it. Another sentence also has enough words for this.";
-  const std::vector<std::string> passages(40, passage);
-  const std::vector<look_up_prompt> prompts = look_up_prompts(passages, 3);
+namespace {
+
+const std::string passage =
+    "Short one. The second sentence has more than six words in it. Another sentence also has enough words for this.";
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("each second prompt repeats the first six words of one of its sentences") {
+  const std::vector<look_up_prompt> prompts = look_up_prompts(std::vector<std::string>(40, passage), 3);
   REQUIRE(prompts.size() == 40);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     CAPTURE(prompts[i].text);
     CHECK(prompts[i].asks == (i % 2 == 0));
-    const std::size_t gap = prompts[i].text.find("\n\n");
-    REQUIRE(gap != std::string::npos);
-    const std::string before = prompts[i].text.substr(0, gap), after = prompts[i].text.substr(gap + 2);
-    if (prompts[i].asks) {
-      CHECK(before.size() > passage.size());
-      CHECK(after.back() == '?');
-    } else {
-      CHECK(before == passage);
-      CHECK((after == "The second sentence has more than" || after == "Another sentence also has enough words"));
-    }
-    CHECK(prompts[i].text.find('{') == std::string::npos);
-    CHECK(before.find(prompts[i].answer) != std::string::npos);
-    if (!prompts[i].asks) CHECK((prompts[i].answer == "six words in it." || prompts[i].answer == "for this."));
-    if (prompts[i].asks) {
-      CHECK(passage.find(prompts[i].answer) == std::string::npos);
-      CHECK(before.find(prompts[i].answer) == before.rfind(prompts[i].answer));
-      CHECK(std::ranges::count(prompts[i].answer, ' ') <= 1);  // the value alone
-    }
+    if (prompts[i].asks) continue;
+    REQUIRE(prompts[i].text.starts_with(passage + "\n\n"));
+    const std::string words = prompts[i].text.substr(passage.size() + 2);
+    CHECK((words == "The second sentence has more than" || words == "Another sentence also has enough words"));
+    CHECK((prompts[i].answers == std::vector<std::string>{"six words in it. Another sentence also has", "enough words for this."} ||
+           prompts[i].answers == std::vector<std::string>{"for this."}));
   }
-  CHECK(look_up_prompts(passages, 3)[0].text == prompts[0].text);
-  CHECK(look_up_prompts(passages, 4)[0].text != prompts[0].text);
+  CHECK(look_up_prompts({passage}, 3)[0].text == prompts[0].text);
+  CHECK(look_up_prompts({passage}, 4)[0].text != prompts[0].text);
 }
 
-TEST_CASE("a quote asks for the next eight words of its sentence") {
-  const std::vector<look_up_prompt> prompts = look_up_prompts({"a.", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16"});
+TEST_CASE("the other prompts ask for values that stand once in the text, in whole or with some sentences repeated") {
+  std::size_t whole = 0, several = 0, longest = 0;
+  for (const look_up_prompt& made : look_up_prompts(std::vector<std::string>(400, passage))) {
+    if (!made.asks) continue;
+    CAPTURE(made.text);
+    CHECK(made.text.find('{') == std::string::npos);
+    CHECK(made.text.find('?') != std::string::npos);
+    REQUIRE(made.answers.size() >= 1);
+    CHECK(made.answers.size() <= 4);
+    for (const std::string& answer : made.answers) {
+      CHECK(times(made.text, answer) == 1);
+      longest = std::max(longest, answer.size());
+    }
+    several += made.answers.size() > 1;
+    whole += std::ranges::all_of(sentences_of(passage), [&](const std::string& s) { return times(made.text, s) == 1; });
+  }
+  CHECK(whole > 100);
+  CHECK(whole < 180);  // of 200: a quarter repeats one to five sentences
+  CHECK(several > 40);
+  CHECK(several < 120);
+  CHECK(longest > 30);
+}
+
+TEST_CASE("a quote asks for the next 24 words of the text, in parts of eight words") {
+  const std::vector<look_up_prompt> prompts =
+      look_up_prompts({"a.", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32"});
   REQUIRE(prompts.size() == 2);
-  CHECK(prompts[1].answer == "7 8 9 10 11 12 13 14");
+  CHECK(prompts[1].answers == std::vector<std::string>{"7 8 9 10 11 12 13 14", "15 16 17 18 19 20 21 22", "23 24 25 26 27 28 29 30"});
 }
 
 TEST_CASE("passages without sentences make no prompt, and short sentences make no quote") {
@@ -58,5 +81,5 @@ TEST_CASE("passages without sentences make no prompt, and short sentences make n
   const std::vector<look_up_prompt> prompts = look_up_prompts({"12.", "12."});
   REQUIRE(prompts.size() == 2);
   CHECK(prompts[1].text == "12.\n\n");
-  CHECK(prompts[1].answer.empty());
+  CHECK(prompts[1].answers.empty());
 }

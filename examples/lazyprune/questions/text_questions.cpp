@@ -44,10 +44,10 @@ std::vector<question> text_questions(const text_flags& flags, const tokenizer& t
   }
   std::vector<question> questions;
   for (look_up_prompt& made : look_up_prompts(passages)) {
-    if (made.answer.empty()) continue;
+    if (made.answers.empty()) continue;
     eval_sample sample;
     sample.input = std::move(made.text);
-    sample.answers = {std::move(made.answer)};
+    sample.answers = std::move(made.answers);
     sample.id = std::to_string(questions.size());
     questions.push_back({std::move(sample), made.asks ? &made_up_fact : &repeated_quote, flags.files.front(), questions.size() + 1});
   }

@@ -7,7 +7,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,8 +21,9 @@ inline namespace v0 {
 /// A prompt that was made out of a text.
 struct look_up_prompt {
   std::string text;
-  std::string answer;  // a part of the text: the value asked for, or the next words of the sentence; empty if there is no sentence to quote
-  bool asks = false;   // whether the prompt ends with a question; otherwise it ends with the first words of an earlier sentence
+  std::vector<std::string> answers;  // parts of the text: the values asked for, or the next words of the sentence; none if there is no
+                                     // sentence to quote
+  bool asks = false;                 // whether the prompt asks a question; otherwise it ends with the first words of an earlier sentence
 };
 
 namespace detail {
@@ -44,55 +47,107 @@ inline constexpr std::array<fact_form, 12> fact_forms{{
     {"The name of the {a} in the story of {n} is {v}.", "What is the name of the {a} in the story of {n}?"},
 }};
 
+/// How many subjects a prompt has facts about, how many of them it asks for, and how many values each subject has.
+struct fact_counts {
+  std::size_t subjects, asked, values;
+};
+inline constexpr std::array<fact_counts, 8> counts_of_facts{
+    {{1, 1, 1}, {1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {4, 1, 1}, {1, 1, 4}, {2, 1, 2}, {4, 3, 1}}};
+
+/// What stands before the text, and what stands after it: {q} is the question.
+inline constexpr std::array<std::string_view, 6> words_before{
+    "",
+    "",
+    "Text:\n\n",
+    "Read this text, and answer the question at its end.\n\n",
+    "There are facts between the sentences of this text. Remember them. You will be asked for them later.\n\n",
+    "Here is a document.\n\n"};
+inline constexpr std::array<std::string_view, 6> words_after{"{q}",
+                                                             "{q}",
+                                                             "Question: {q}\nAnswer:",
+                                                             "{q} Give a short answer.",
+                                                             "That was the text. Now answer this: {q}",
+                                                             "{q} Answer with words of the text, and with nothing else."};
+
 class prompt_maker {
  public:
   explicit prompt_maker(std::uint64_t seed) : random_(seed) {}
 
-  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-
-  /// The text with some facts between its sentences, and a question about one of them.
+  /// The text, or some of its sentences again and again, with facts between the sentences, and questions about some of the facts.
   look_up_prompt with_question(const std::vector<std::string>& sentences) {
-    constexpr std::array<std::size_t, 5> counts{1, 1, 2, 4, 4};
     const std::vector<std::string> words = words_of(sentences);
-    std::vector<std::string> all = sentences;
-    const fact_form& same = fact_forms[below(fact_forms.size())];
+    std::vector<std::string> all = below(4) == 0 ? repeated(sentences) : sentences;
+    const fact_counts counts = one_of(counts_of_facts);
+    const fact_form& same = one_of(fact_forms);
     const bool of_one_form = below(2) == 0;
-    std::string answer, question;
-    for (std::size_t left = counts[below(counts.size())]; left > 0; --left) {
-      const fact_form& form = of_one_form ? same : fact_forms[below(fact_forms.size())];
-      std::string name = words[below(words.size())];
-      if (name[0] >= 'a') name[0] = static_cast<char>(name[0] - 'a' + 'A');
-      answer = value(words);
-      while (std::ranges::any_of(all, [&](const std::string& s) { return s.find(answer) != std::string::npos; })) answer = value(words);
-      const std::array<std::pair<std::string_view, std::string>, 3> holes{
-          {{"{a}", words[below(words.size())]}, {"{n}", name}, {"{v}", answer}}};
-      all.insert(all.begin() + static_cast<std::ptrdiff_t>(below(all.size() + 1)), filled(form.fact, holes));
-      question = filled(form.question, holes);
+    std::vector<std::string> values, answers;
+    std::string question;
+    for (std::size_t subject = 0; subject < counts.subjects; ++subject) {
+      const fact_form& form = of_one_form ? same : one_of(fact_forms);
+      const std::string word = one_of(words), name = capitalised(one_of(words));
+      for (std::size_t i = 0; i < counts.values; ++i) {
+        std::string now = value(words);
+        while (std::ranges::any_of(all, [&](const std::string& s) { return s.find(now) != std::string::npos; }) ||
+               std::ranges::any_of(values, [&](const std::string& v) { return now.find(v) != std::string::npos; }))
+          now = value(words);
+        values.push_back(now);
+        all.insert(all.begin() + static_cast<std::ptrdiff_t>(below(all.size() + 1)),
+                   filled(form.fact, {{"{a}", word}, {"{n}", name}, {"{v}", now}}));
+        if (subject < counts.asked) answers.push_back(now);
+      }
+      if (subject < counts.asked) question.append(subject == 0 ? "" : " ").append(filled(form.question, {{"{a}", word}, {"{n}", name}}));
     }
-    return {joined(all) + "\n\n" + question, answer, true};
+    if (counts.values > 1) question += " Name all of them.";
+    return {std::string(one_of(words_before)) + joined(all) + "\n\n" + filled(one_of(words_after), {{"{q}", question}}), answers, true};
   }
 
-  /// The text, and the first words of one of its sentences once more.
+  /// The text, and the first words of one of its sentences once more. The answers are the next words of the text, in up to three parts.
   look_up_prompt with_quote(const std::vector<std::string>& sentences) {
-    constexpr std::size_t quoted = 6, wanted = 8;  // words
+    constexpr std::size_t quoted = 6, part = 8, parts = 3;  // words, words, and how many parts
     const std::size_t begin = below(sentences.size());
-    std::string words, rest;
     for (std::size_t i = 0; i < sentences.size(); ++i) {
-      const std::string& one = sentences[(begin + i) % sentences.size()];
-      std::size_t end = 0, count = 0;
-      for (; count < quoted && end != std::string::npos; ++count) end = one.find(' ', end + 1);
-      if (end == std::string::npos) continue;
-      words = one.substr(0, end);
-      std::size_t last = end;
-      for (count = 0; count < wanted && last != std::string::npos; ++count) last = one.find(' ', last + 1);
-      rest = one.substr(end + 1, last == std::string::npos ? last : last - end - 1);
-      break;
+      const std::size_t first = (begin + i) % sentences.size();
+      std::string_view rest = sentences[first];
+      const std::string_view words = cut_words(rest, quoted);
+      if (rest.empty()) continue;
+      const std::string following = joined(std::span(sentences).subspan(first));
+      rest = std::string_view(following).substr(words.size() + 1);
+      look_up_prompt made{joined(sentences) + "\n\n" + std::string(words), {}, false};
+      while (!rest.empty() && made.answers.size() < parts) made.answers.emplace_back(cut_words(rest, part));
+      return made;
     }
-    return {joined(sentences) + "\n\n" + words, rest, false};
+    return {joined(sentences) + "\n\n", {}, false};
   }
 
  private:
-  static std::string joined(const std::vector<std::string>& sentences) {
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+
+  template <class List>
+  const typename List::value_type& one_of(const List& list) {
+    return list[below(list.size())];
+  }
+
+  /// One to five sentences in a row, again and again, until they are as many bytes as the text.
+  std::vector<std::string> repeated(const std::vector<std::string>& sentences) {
+    const std::size_t begin = below(sentences.size()), count = 1 + below(5), bytes = joined(sentences).size();
+    std::vector<std::string> all;
+    for (std::size_t i = 0, made = 0; made < bytes; ++i) {
+      all.push_back(sentences[(begin + i % count) % sentences.size()]);
+      made += all.back().size() + 1;
+    }
+    return all;
+  }
+
+  /// Cuts `count` words off the beginning of the text, and the space after them. Returns these words, or all if there are not so many.
+  static std::string_view cut_words(std::string_view& text, std::size_t count) {
+    std::size_t end = 0;
+    for (; count > 0 && end != std::string_view::npos; --count) end = text.find(' ', end + 1);
+    const std::string_view words = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
+    return words;
+  }
+
+  static std::string joined(std::span<const std::string> sentences) {
     std::string all;
     for (const std::string& s : sentences) all.append(all.empty() ? "" : " ").append(s);
     return all;
@@ -118,29 +173,41 @@ class prompt_maker {
     return words;
   }
 
+  static std::string capitalised(std::string word) {
+    if (word[0] >= 'a') word[0] = static_cast<char>(word[0] - 'a' + 'A');
+    return word;
+  }
+
+  /// Digits of a base from 10 to 16.
+  std::string digits(std::size_t count, std::size_t base) {
+    std::string text;
+    for (; count > 0; --count) text += "0123456789abcdef"[below(base)];
+    return text;
+  }
+
+  /// Something to be looked up: short or long, of digits, letters or words.
   std::string value(const std::vector<std::string>& words) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    const auto some = [&](std::size_t count, std::size_t base) {
-      std::string text;
-      for (; count > 0; --count) text += digits[below(base)];
-      return text;
-    };
-    switch (below(5)) {
+    constexpr std::array<std::string_view, 4> months{"March", "June", "October", "December"};
+    switch (below(6)) {
       case 0:
-        return some(5 + below(3), 10);
+        return digits(3 + below(2), 10);
       case 1:
-        return some(8, 16) + "-" + some(4, 16);
-      case 2:
-        return words[below(words.size())] + "-" + words[below(words.size())];
+        return digits(5 + below(4), 10);
+      case 2: {  // groups of digits, as in serial numbers
+        std::string text = digits(4 + below(5), 16);
+        for (std::size_t more = below(5); more > 0; --more) text += "-" + digits(4 + below(5), 16);
+        return text;
+      }
       case 3:
-        return some(3, 10);
+        return one_of(words) + "-" + one_of(words);
+      case 4:
+        return one_of(words) + " " + one_of(words);
       default:
-        return words[below(words.size())] + " " + words[below(words.size())];
+        return std::to_string(1 + below(28)) + " " + std::string(one_of(months)) + " 1" + digits(3, 10);
     }
   }
 
-  template <class Holes>
-  static std::string filled(std::string_view form, const Holes& holes) {
+  static std::string filled(std::string_view form, std::initializer_list<std::pair<std::string_view, std::string_view>> holes) {
     std::string text(form);
     for (const auto& [hole, words] : holes)
       for (std::size_t at; (at = text.find(hole)) != std::string::npos;) text.replace(at, hole.size(), words);
