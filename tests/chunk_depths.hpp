@@ -43,7 +43,7 @@ inline constexpr depth_of_chunks depths_of_chunks[] = {
     {"lazyllm --stages 0:0.9,4:0.5 --scorer random", 0, 0},
     {"lazyllm --stages 4:0.5 --scorer random", 4, 4},
     {"static --stages 0:0.7 --scorer given_scores:scores=3/1/4/1/5/9/2/6/5/3/5", 0, 8},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer calibrated_attention:window=5,block=4,probes=3.1.0.last.max@1/5.3.1.mean.mean@-0.5", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer calibrated_attention:window=5,block=4,probes=3.1.0.last.max.next@1/5.3.1.mean.mean@-0.5,following=2", 3, 3},
     {"lazyllm --schedule every:n=3,share=0.5", 3, 3},
     {"lazyllm --schedule linear:from=2,share=0.3", 3, 3},
     {"lazyllm --schedule linear:share=0.3 --scorer recency", 1, 1},

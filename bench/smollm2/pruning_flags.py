@@ -6,10 +6,11 @@ import sys
 
 
 def flags(calibration, stages):
-    probes = "/".join(f"{p['after']}.{p['layer']}.{p['head']}.{p['queries']}.{p['block']}@{p['weight']!r}" for p in calibration["probes"])
+    probes = "/".join(f"{p['after']}.{p['layer']}.{p['head']}.{p['queries']}.{p['block']}{'.next' if p.get('counts_for') == 'next' else ''}"
+                      f"@{p['weight']!r}" for p in calibration["probes"])
     window, block = calibration["window"], calibration["block"]
-    previous = f",previous={calibration['previous']}" if "previous" in calibration else ""
-    return (f"--stages {stages} --scorer calibrated_attention:window={window},block={block},probes={probes}{previous} "
+    following = f",following={calibration['following']}" if "following" in calibration else ""
+    return (f"--stages {stages} --scorer calibrated_attention:window={window},block={block},probes={probes}{following} "
             f"--selector blocks:size={block} --keep-first 4 --keep-last {window} --decode kept")
 
 

@@ -33,7 +33,7 @@ OTHERS = ["lazyllm_blocks --stages 2:0.4,4:0.3", "static --stages 2:0.4,4:0.3", 
           "lazyllm --stages 2:0.4,4:0.5 --scorer value_weighted_attention", "lazyllm --stages 2:0.4,4:0.5 --scorer key_norm",
           "lazyllm --stages 2:0.4,4:0.5 --scorer accumulated_attention",
           "lazyllm --stages 2:0.4,4:0.5 --scorer prompt_window_attention:window=16", "lazyllm --stages 2:0.4,4:0.5 --scorer recency",
-          "lazyllm --stages 2:0.4,4:0.5 --scorer calibrated_attention:window=16,probes=2.1.0.last.max@1/2.1.3.mean.mean@-0.5/4.3.2.max.max@1",
+          "lazyllm --stages 2:0.4,4:0.5 --scorer calibrated_attention:window=16,following=1,probes=2.1.0.last.max.next@1/2.1.3.mean.mean@-0.5/4.3.2.max.max@1",
           "lazyllm --stages 2:0.4,4:0.5 --decode only", "lazyllm --stages 2:0.4,4:0.5 --store bounded:rows=200"]
 NEEDLE_STAGES = "--stages 21:0.3"  # 400 answers show no loss with these stages (bench/smollm2)
 MARGIN = 1e-4  # after thirty layers, F32 sums in another order may differ by this much

@@ -101,7 +101,7 @@ TEST_CASE("the help lists the shipped presets and parts in a fixed order") {
       "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
       "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
       "value_weighted_attention:norm=l2|l1 key_norm recency random:seed= given_scores:scores= "
-      "calibrated_attention:window=,block=,probes=,previous="));
+      "calibrated_attention:window=,block=,probes=,following="));
   CHECK(shipped.selectors().help().starts_with("top_k top_p:mass= threshold:score= blocks:size="));
   CHECK(shipped.stores().help().starts_with("keep_all bounded:rows= none:for_good=false|true"));
 }

@@ -227,7 +227,7 @@ class Pruned(unittest.TestCase):
             "value_weighted_attention",
             "window_attention:window=5",
             "prompt_window_attention:window=5",
-            "calibrated_attention:window=5,block=4,probes=2.0.3.max.mean@2/2.1.0.last.max@1/2.1.3.mean.mean@-0.5",
+            "calibrated_attention:window=5,block=4,probes=2.0.3.max.mean@2/2.1.0.last.max.next@1/2.1.3.mean.mean@-0.5",
             "accumulated_attention:over=max",
             "key_norm",
             "recency",

@@ -33,7 +33,7 @@ struct backend_flags {
 struct text_flags {
   std::vector<std::string> files{};
   std::size_t tokens = 2000;  // in a passage
-  std::size_t prompts = 150;  // at most
+  std::size_t prompts = 240;  // at most
 };
 
 struct question_flags {

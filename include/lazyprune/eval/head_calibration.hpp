@@ -19,17 +19,20 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One prompt of a calibration. A feature is a (layer, head, query_reduction, block_pooling). Its numbers are those of standardise_blocks,
-/// to which the caller may add a share of the number of the block before, as calibrated_attention does.
+/// One prompt of a calibration. A feature is a (layer, head, query_reduction, block_pooling, counted_block).
 struct calibration_prompt {
   std::size_t heads = 0;
   std::size_t blocks = 0;
-  std::vector<float> features;        // (layers, heads, 3, 2, blocks)
+  std::vector<float> numbers;         // (layers, heads, 3, 2, blocks): those of standardise_blocks
   std::vector<std::uint8_t> matters;  // (candidates): whether a block matters. The candidates are the first blocks
 
-  static constexpr std::size_t features_of_head = 6;
+  static constexpr std::size_t features_of_head = 12;
 
-  std::span<const float> feature(std::size_t i) const { return std::span(features).subspan(i * blocks, blocks); }
+  /// The feature's number for a block: that of the block, or of the block before it.
+  float number(std::size_t feature, std::size_t block) const {
+    const float* const of_blocks = &numbers[feature / 2 * blocks];
+    return feature % 2 == 0 ? of_blocks[block] : block > 0 ? of_blocks[block - 1] : 0.0f;
+  }
   std::size_t candidates() const { return matters.size(); }
 };
 
@@ -45,28 +48,40 @@ inline calibrated_probe probe_of(const weighted_feature& w, std::size_t heads, l
   return {after,
           static_cast<layer_id>(head / heads),
           static_cast<std::uint32_t>(head % heads),
-          static_cast<query_reduction>(kind / 2),
-          static_cast<block_pooling>(kind % 2),
-          w.weight};
+          static_cast<query_reduction>(kind / 4),
+          static_cast<block_pooling>(kind / 2 % 2),
+          w.weight,
+          static_cast<counted_block>(kind % 2)};
 }
 
-inline float score_of_block(const calibration_prompt& p, std::span<const weighted_feature> score, std::size_t block) {
+inline float sum_of_block(const calibration_prompt& p, std::span<const weighted_feature> score, std::size_t block) {
   float sum = 0;
-  for (const weighted_feature& w : score) sum += w.weight * p.feature(w.feature)[block];
+  for (const weighted_feature& w : score) sum += w.weight * p.number(w.feature, block);
   return sum;
+}
+
+/// The scores of the candidates, as calibrated_attention computes them with `following` (0: without).
+inline std::vector<float> scores_of(const calibration_prompt& p, std::span<const weighted_feature> score, std::size_t following) {
+  std::vector<float> sums(p.candidates());
+  for (std::size_t b = 0; b < sums.size(); ++b) sums[b] = sum_of_block(p, score, b);
+  std::vector<float> scores = sums;
+  for (std::size_t b = 0; b < sums.size(); ++b)
+    for (std::size_t distance = 1; distance <= std::min(following, b); ++distance)
+      scores[b] = std::max(scores[b], sums[b - distance] - static_cast<float>(distance));
+  return scores;
 }
 
 /// Returns the share of the blocks that matter which the score finds, as a mean over the prompts. The score finds a block if it ranks the
 /// block among the best `share` of the candidates, or first. Prompts in which no block matters do not count. If no prompt counts, the
 /// result is 1.
-inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share) {
+inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share,
+                     std::size_t following = 0) {
   double sum = 0;
   std::size_t counted = 0;
   for (const calibration_prompt& p : prompts) {
     const auto all = static_cast<double>(std::ranges::count(p.matters, 1));
     if (all == 0) continue;
-    std::vector<float> scores(p.candidates());
-    for (std::size_t b = 0; b < scores.size(); ++b) scores[b] = score_of_block(p, score, b);
+    const std::vector<float> scores = scores_of(p, score, following);
     std::vector<std::size_t> order(scores.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
@@ -200,25 +215,29 @@ class logistic_fit {
 
 }  // namespace detail
 
-/// Fits a logistic regression of `matters` on these features over all candidates of all prompts. Both classes weigh the same. `earlier` is
-/// a score to which the new one is added: it is one more input, and the weights are divided by its weight. Returns the features with a
+/// Fits a logistic regression of `matters` on these features over the candidates of all prompts. Both classes weigh the same. Of
+/// neighbours that matter, only the first counts, because heads find where an answer begins, and `following` keeps the rest. `earlier` is a
+/// score to which the new one is added: it is one more input, and the weights are divided by its weight. Returns the features with a
 /// weight, the largest absolute weight first; none if all candidates are of one class.
 inline std::vector<weighted_feature> fit(std::span<const calibration_prompt> prompts, std::span<const std::size_t> features,
                                          std::span<const weighted_feature> earlier = {}, const fit_penalties& penalties = {}) {
+  const auto counts = [](const calibration_prompt& p, std::size_t b) { return b == 0 || p.matters[b - 1] == 0 || p.matters[b] == 0; };
   std::vector<std::uint8_t> wanted;
-  for (const calibration_prompt& p : prompts) wanted.insert(wanted.end(), p.matters.begin(), p.matters.end());
+  for (const calibration_prompt& p : prompts)
+    for (std::size_t b = 0; b < p.candidates(); ++b)
+      if (counts(p, b)) wanted.push_back(p.matters[b]);
   const auto positive = static_cast<std::size_t>(std::ranges::count(wanted, 1));
   if (positive == 0 || positive == wanted.size()) return {};
   std::vector<float> columns;
   columns.reserve((features.size() + 1) * wanted.size());
   for (const std::size_t f : features)
-    for (const calibration_prompt& p : prompts) {
-      const std::span<const float> values = p.feature(f).first(p.candidates());
-      columns.insert(columns.end(), values.begin(), values.end());
-    }
+    for (const calibration_prompt& p : prompts)
+      for (std::size_t b = 0; b < p.candidates(); ++b)
+        if (counts(p, b)) columns.push_back(p.number(f, b));
   if (!earlier.empty())
     for (const calibration_prompt& p : prompts)
-      for (std::size_t b = 0; b < p.candidates(); ++b) columns.push_back(score_of_block(p, earlier, b));
+      for (std::size_t b = 0; b < p.candidates(); ++b)
+        if (counts(p, b)) columns.push_back(sum_of_block(p, earlier, b));
   const std::vector<double> weights = detail::logistic_fit(columns, wanted, earlier.empty() ? 0 : 1, penalties).run();
   const double unit = earlier.empty() ? 1 : std::max(weights.back(), 1e-3);  // a new score must not turn the earlier one around
   std::vector<weighted_feature> found;

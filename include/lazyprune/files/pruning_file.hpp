@@ -32,14 +32,14 @@ struct calibrated_heads {
   std::string fingerprint;                 // of the model: model_fingerprint
   std::size_t window = 64;                 // evidence rows
   std::size_t block = 32;                  // tokens in a block
-  std::optional<fraction> previous{};      // the share of the preceding block's sum in a block's score
+  std::optional<positive> following{};     // blocks that stay with the block before them
   std::vector<calibrated_probe> probes{};  // ascending layers
   std::string fitted_on;                   // what they were fitted on, for readers
 
   /// The text of the scorer that reads these probes, as in calibrated_attention.
   std::string scorer() const {
     return std::string(calibrated_attention::name) + ":window=" + std::to_string(window) + ",block=" + std::to_string(block) +
-           ",probes=" + calibration(probes).text() + (previous ? ",previous=" + text_of_number(double{*previous}) : "");
+           ",probes=" + calibration(probes).text() + (following ? ",following=" + std::to_string(*following) : "");
   }
 
   friend bool operator==(const calibrated_heads&, const calibrated_heads&) = default;
@@ -53,12 +53,12 @@ struct pruning_file {
   std::optional<calibrated_heads> heads{};
 
   /// Throws `error` if the file cannot be read, or is not a JSON object with the one key "stages" or with all keys of a calibration, of
-  /// which "previous" may be missing.
+  /// which "following" may be missing.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
     const json_value all = json_value::parse(file.text(), file.name(), most_bytes);
     if (all.has("probes"))
-      all.allow_only({"version", "model", "window", "block", "previous", "stages", "probes", "fitted_on"});
+      all.allow_only({"version", "model", "window", "block", "following", "stages", "probes", "fitted_on"});
     else
       all.allow_only({"stages"});
     pruning_file result{all.at("stages").string()};
@@ -74,7 +74,7 @@ struct pruning_file {
     heads.fingerprint = model.at("fingerprint").string();
     heads.window = all.at("window").whole_number(1, most);
     heads.block = all.at("block").whole_number(1, most);
-    if (all.has("previous")) heads.previous = fraction_in(all.at("previous"));
+    if (all.has("following")) heads.following = all.at("following").whole_number(1, most);
     heads.fitted_on = all.at("fitted_on").string();
     for (const json_value& probe : all.at("probes").items()) heads.probes.push_back(probe_in(probe, heads));
     try {
@@ -92,18 +92,20 @@ struct pruning_file {
     if (!heads) return json{{"stages", stages}}.dump() + "\n";
     const calibrated_heads& h = *heads;
     json probes = json::array();
-    for (const calibrated_probe& p : h.probes)
+    for (const calibrated_probe& p : h.probes) {
       probes.push_back({{"after", p.after},
                         {"layer", p.layer},
                         {"head", p.head},
                         {"queries", query_reduction_names[static_cast<std::size_t>(p.queries)]},
                         {"block", block_pooling_names[static_cast<std::size_t>(p.block)]},
                         {"weight", std::stod(text_of_number(p.weight))}});  // as few digits as read back as the same float
+      if (p.counts_for != counted_block::own) probes.back()["counts_for"] = counted_block_names[static_cast<std::size_t>(p.counts_for)];
+    }
     json all{{"version", 1},
              {"model", {{"name", h.model}, {"layers", h.layers}, {"heads", h.heads}, {"fingerprint", h.fingerprint}}},
              {"window", h.window},
              {"block", h.block}};
-    if (h.previous) all["previous"] = double{*h.previous};
+    if (h.following) all["following"] = std::size_t{*h.following};
     all["stages"] = stages;
     all["probes"] = std::move(probes);
     all["fitted_on"] = h.fitted_on;
@@ -121,20 +123,15 @@ struct pruning_file {
     value.refuse(one_of_names(names));
   }
 
-  static fraction fraction_in(const json_value& value) {
-    const double number = value.number();
-    if (!fraction::holds(number)) value.refuse(fraction::expected());
-    return number;
-  }
-
   static calibrated_probe probe_in(const json_value& probe, const calibrated_heads& heads) {
-    probe.allow_only({"after", "layer", "head", "queries", "block", "weight"});
+    probe.allow_only({"after", "layer", "head", "queries", "block", "weight", "counts_for"});
     return {static_cast<layer_id>(probe.at("after").whole_number(1, heads.layers - 1)),
             static_cast<layer_id>(probe.at("layer").whole_number(0, heads.layers - 1)),
             static_cast<std::uint32_t>(probe.at("head").whole_number(0, heads.heads - 1)),
             choice_in<query_reduction>(probe.at("queries"), query_reduction_names),
             choice_in<block_pooling>(probe.at("block"), block_pooling_names),
-            static_cast<float>(probe.at("weight").number())};
+            static_cast<float>(probe.at("weight").number()),
+            probe.has("counts_for") ? choice_in<counted_block>(probe.at("counts_for"), counted_block_names) : counted_block::own};
   }
 };
 

@@ -25,7 +25,7 @@ constexpr auto last = query_reduction::last, max = query_reduction::max, mean = 
 const std::vector<calibrated_probe> some_probes{
     {.after = 2, .layer = 1, .head = 3, .queries = last, .block = block_pooling::max, .weight = 0.5f},
     {.after = 2, .layer = 0, .head = 0, .queries = mean, .block = block_pooling::mean, .weight = -1.25f},
-    {.after = 2, .layer = 1, .head = 3, .queries = last, .block = block_pooling::mean, .weight = 2.0f},
+    {.after = 2, .layer = 1, .head = 3, .queries = last, .block = block_pooling::mean, .weight = 2.0f, .counts_for = counted_block::next},
     {.after = 3, .layer = 2, .head = 1, .queries = max, .block = block_pooling::max, .weight = 1.0f},
 };
 
@@ -34,7 +34,7 @@ struct calibrated_attention_values {
     return {{},
             {.chosen = calibration(some_probes)},
             {.window = 1, .block = 3, .chosen = calibration(some_probes)},
-            {.block = 2, .chosen = calibration(some_probes), .previous = 0.5}};
+            {.block = 2, .chosen = calibration(some_probes), .following = 2}};
   }
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, calibrated_attention_values);
@@ -56,8 +56,10 @@ std::vector<double> term(const calibrated_probe& p, std::span<const float> proba
   for (const auto& [b, x] : value) squares += (x - average) * (x - average);
   const double deviation = std::sqrt(squares / static_cast<double>(value.size()));
   std::vector<double> terms;
-  for (const position t : positions)
-    terms.push_back(deviation == 0 ? 0 : static_cast<double>(p.weight) * (value[t / block] - average) / deviation);
+  for (const position t : positions) {
+    const std::size_t read = t / block - (p.counts_for == counted_block::next ? 1 : 0);
+    terms.push_back(deviation == 0 || !value.contains(read) ? 0 : static_cast<double>(p.weight) * (value[read] - average) / deviation);
+  }
   return terms;
 }
 
@@ -89,10 +91,10 @@ TEST_CASE("the score is the weighted sum of standardised logarithms of pooled pr
     }
 }
 
-TEST_CASE("a token's score counts a share of the last sum of the token before its block, as long as that token was active in the step") {
-  const calibrated_attention scorer{.block = 2, .chosen = calibration::read("1.0.0.last.max@1/2.1.0.last.max@1"), .previous = 0.25};
+TEST_CASE("a token's score is the largest of its sum and the sums of the two blocks before it, less 1 for each block of distance") {
+  const calibrated_attention scorer{.block = 2, .chosen = calibration::read("1.0.0.last.max@1/2.1.0.last.max@1"), .following = 2};
   calibrated_attention without = scorer;
-  without.previous.reset();
+  without.following.reset();
   const auto scores = [](const calibrated_attention& by, layer_id layer, const std::vector<position>& positions,
                          const std::vector<float>& probability, std::vector<float>& memory) {
     std::vector<float> out(positions.size());
@@ -101,26 +103,28 @@ TEST_CASE("a token's score counts a share of the last sum of the token before it
   };
   std::vector<float> memory(12, 99.0f), sums(12, 99.0f);
 
-  // Blocks of two: (4, 5), (6, 7) and (11). Token 9 is not active, so nothing comes before the block of 11.
-  const std::vector<position> positions{4, 5, 6, 7, 11};
-  const std::vector<float> probability{0.5f, 0.25f, 0.125f, 0.0625f, 0.0625f};
+  // Blocks of two: (4, 5), (6, 7), (9) and (11). The first is far above the others.
+  const std::vector<position> positions{4, 5, 6, 7, 9, 11};
+  const std::vector<float> probability{0.5f, 0.25f, 1e-5f, 1e-5f, 1e-5f, 1e-6f};
   const std::vector<float> out = scores(scorer, 0, positions, probability, memory);
   const std::vector<float> alone = scores(without, 0, positions, probability, sums);
   CHECK(memory == sums);
-  const std::vector<float> first{alone[0], alone[1], alone[2] + 0.25f * alone[1], alone[3] + 0.25f * alone[1], alone[4]};
+  REQUIRE(alone[0] - 2 > alone[4]);
+  const std::vector<float> first{alone[0],     alone[1],     alone[0] - 1,
+                                 alone[0] - 1, alone[0] - 2, std::max({alone[5], alone[4] - 1, alone[3] - 2})};
   CHECK(out == first);
 
-  // The block of 4 and 5 is pruned: it keeps its sum.
-  const std::vector<position> left{6, 7, 11};
-  const std::vector<float> later{0.25f, 0.5f, 0.25f};
+  // The block of 4 and 5 is pruned: it keeps its sum, and the blocks after it their neighbour.
+  const std::vector<position> left{6, 7, 9, 11};
+  const std::vector<float> later{0.25f, 0.5f, 0.25f, 0.125f};
   const std::vector<float> out_of_left = scores(scorer, 1, left, later, memory);
   const std::vector<float> alone_of_left = scores(without, 1, left, later, sums);
-  const std::vector<float> second{alone_of_left[0] + 0.25f * alone[1], alone_of_left[1] + 0.25f * alone[1], alone_of_left[2]};
-  CHECK(out_of_left == second);
+  CHECK(out_of_left[0] == std::max(alone_of_left[0], alone[0] - 1));
+  CHECK(out_of_left[2] == std::max({alone_of_left[2], alone_of_left[0] - 1, alone[0] - 2}));
 
   // No block comes before the first one.
-  const std::vector<position> beginning{0, 1, 4};
-  const std::vector<float> of_beginning{0.5f, 0.25f, 0.125f};
+  const std::vector<position> beginning{0, 1};
+  const std::vector<float> of_beginning{0.5f, 0.25f};
   CHECK(scores(scorer, 0, beginning, of_beginning, memory) == scores(without, 0, beginning, of_beginning, sums));
 }
 
@@ -147,10 +151,11 @@ TEST_CASE("all tokens score 0 if there are no probes, or if the probe sees no di
 
 TEST_CASE("the text of a calibration is read back as the same probes") {
   const calibration c(some_probes);
-  CHECK(c.text() == "2.0.0.mean.mean@-1.25/2.1.3.last.max@0.5/2.1.3.last.mean@2/3.2.1.max.max@1");
+  CHECK(c.text() == "2.0.0.mean.mean@-1.25/2.1.3.last.max@0.5/2.1.3.last.mean.next@2/3.2.1.max.max@1");
   CHECK(calibration::read(c.text()) == c);
-  for (const char* wrong : {"2.0.0.mean.mean", "2.0.0.mean@1", "2.0.0.most.mean@1", "2.0.0.mean.last@1", "2.0.0.mean.mean@x",
-                            "2.0.0.mean.mean@1/", "2.0.0.mean.mean@inf", "-2.0.0.mean.mean@1", "2.0.0.0.mean.mean@1"})
+  for (const char* wrong :
+       {"2.0.0.mean.mean", "2.0.0.mean@1", "2.0.0.most.mean@1", "2.0.0.mean.last@1", "2.0.0.mean.mean@x", "2.0.0.mean.mean@1/",
+        "2.0.0.mean.mean@inf", "-2.0.0.mean.mean@1", "2.0.0.0.mean.mean@1", "2.0.0.mean.mean.all@1", "2.0.0.mean.mean.next.next@1"})
     CHECK_MESSAGE(!calibration::read(wrong), wrong);
 }
 

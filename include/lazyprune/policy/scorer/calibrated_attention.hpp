@@ -28,9 +28,13 @@ inline namespace v0 {
 /// The ways to make one number out of the probabilities of a block's tokens.
 enum class block_pooling : std::uint8_t { max, mean };
 
+/// The block for which a term counts: the block that the probe looks at, or the block after it.
+enum class counted_block : std::uint8_t { own, next };
+
 /// The names of the choices in texts and files.
 inline constexpr std::array<std::string_view, 3> query_reduction_names{"last", "max", "mean"};
 inline constexpr std::array<std::string_view, 2> block_pooling_names{"max", "mean"};
+inline constexpr std::array<std::string_view, 2> counted_block_names{"own", "next"};
 
 /// One term of the score at a stage.
 struct calibrated_probe {
@@ -40,15 +44,19 @@ struct calibrated_probe {
   query_reduction queries;  // over the evidence rows
   block_pooling block;      // over the active tokens of a block
   float weight;
+  counted_block counts_for = counted_block::own;
 
   friend bool operator==(const calibrated_probe&, const calibrated_probe&) = default;
 };
 
 /// The probes of all stages, in the order of their layers. The object is immutable, and copies share the probes. Text form: a probe is
-/// AFTER.LAYER.HEAD.QUERIES.BLOCK@WEIGHT, as "9.4.3.last.max@0.5". Slashes stand between probes.
+/// AFTER.LAYER.HEAD.QUERIES.BLOCK@WEIGHT, as "9.4.3.last.max@0.5", or AFTER.LAYER.HEAD.QUERIES.BLOCK.next@WEIGHT if it counts for the next
+/// block. Slashes stand between probes.
 class calibration {
  public:
-  static std::string expected() { return "probes AFTER.LAYER.HEAD.QUERIES.BLOCK@WEIGHT, separated by slashes, such as 9.4.3.last.max@0.5"; }
+  static std::string expected() {
+    return "probes AFTER.LAYER.HEAD.QUERIES.BLOCK[.next]@WEIGHT, separated by slashes, such as 9.4.3.last.max@0.5";
+  }
 
   /// Sorts the probes by layer; probes of one layer keep their order. Throws `error` if there are no probes, if a weight is not finite, or
   /// if a probe's layer is not below its `after`, or is below the `after` of the previous stage.
@@ -122,7 +130,8 @@ class calibration {
   static std::string text_of(const calibrated_probe& p) {
     return std::to_string(p.after) + "." + std::to_string(p.layer) + "." + std::to_string(p.head) + "." +
            std::string(query_reduction_names[static_cast<std::size_t>(p.queries)]) + "." +
-           std::string(block_pooling_names[static_cast<std::size_t>(p.block)]) + "@" + text_of_number(p.weight);
+           std::string(block_pooling_names[static_cast<std::size_t>(p.block)]) + (p.counts_for == counted_block::next ? ".next" : "") +
+           "@" + text_of_number(p.weight);
   }
 
   template <class Choice, std::size_t Count>
@@ -135,14 +144,15 @@ class calibration {
     const std::size_t at = text.find('@');
     if (at == std::string_view::npos) return std::nullopt;
     const std::vector<std::string_view> words = split(text.substr(0, at), '.');
-    if (words.size() != 5) return std::nullopt;
+    if (words.size() != 5 && words.size() != 6) return std::nullopt;
     const auto after = number_in<layer_id>(words[0]), layer = number_in<layer_id>(words[1]);
     const auto head = number_in<std::uint32_t>(words[2]);
     const auto queries = choice_in<query_reduction>(query_reduction_names, words[3]);
     const auto block = choice_in<block_pooling>(block_pooling_names, words[4]);
+    const auto counts_for = words.size() == 5 ? counted_block::own : choice_in<counted_block>(counted_block_names, words[5]);
     const auto weight = number_in<float>(text.substr(at + 1));
-    if (!after || !layer || !head || !queries || !block || !weight) return std::nullopt;
-    return calibrated_probe{*after, *layer, *head, *queries, *block, *weight};
+    if (!after || !layer || !head || !queries || !block || !counts_for || !weight) return std::nullopt;
+    return calibrated_probe{*after, *layer, *head, *queries, *block, *weight, *counts_for};
   }
 
   std::shared_ptr<const data> all_;
@@ -193,12 +203,16 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
   return blocks;
 }
 
-/// A token's sum is that of its block: the sum, over the probes of the layers done in this step, of the probe's weight times the block's
-/// standardised number (standardise_blocks). A later stage adds its probes to the sums of the stages before it, because the probes of
-/// three layers alone rank fewer of the blocks that matter high. The token's score is its sum plus `previous` times the sum of the last
-/// token before the block: heads attend to the words that a question repeats, and the answer often begins in the next block. Tokens that
-/// are not active any more keep their sums. Tokens that were not active after the first layer have the sum 0. The evidence rows are the
-/// prompt's last `window` tokens. Without probes all tokens score 0.
+/// A token's sum is that of its block: the sum, over the probes of the layers done in this step, of the probe's weight times the
+/// standardised number (standardise_blocks) of the block, or of the block before it if the probe counts for the next block. Such a probe
+/// finds a head that attends to the words that a question repeats: the answer often begins in the next block. The number of a block
+/// without active tokens is 0. A later stage adds its probes to the sums of the stages before it, because the probes of three layers alone
+/// rank fewer of the blocks that matter high.
+///
+/// The token's score is its sum. With `following`, answers that go on in the next blocks stay whole: the score is the largest of the
+/// token's sum and of the sums of the last tokens of as many blocks before its own, less 1 for a block's neighbour, less 2 for the one
+/// after that, and so on. Tokens that are not active any more keep their sums. Tokens that were not active after the first layer have the
+/// sum 0. The evidence rows are the prompt's last `window` tokens. Without probes all tokens score 0.
 ///
 /// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks). Scores may be negative, and
 /// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
@@ -207,7 +221,7 @@ struct calibrated_attention {
   positive window = 64;
   positive block = 32;
   std::optional<calibration> chosen{};
-  std::optional<fraction> previous{};
+  std::optional<positive> following{};
 
   std::span<const head_probe> probes(layer_id layer) const { return chosen ? chosen->reads(layer) : std::span<const head_probe>{}; }
 
@@ -223,8 +237,11 @@ struct calibrated_attention {
     for (auto p = first; p != list.end() && p->layer == view.layer; ++p)
       add(*p, view.now.probe(chosen->row(static_cast<std::size_t>(p - list.begin()))), positions, view.memory, out);
     std::ranges::transform(positions, out.begin(), [&](position p) {
-      const std::size_t begin = p - p % block;
-      return previous && begin > 0 ? view.memory[p] + static_cast<float>(*previous) * view.memory[begin - 1] : view.memory[p];
+      float score = view.memory[p];
+      std::size_t begin = p - p % block;  // of a block
+      for (std::size_t distance = 1; following && distance <= *following && begin > 0; ++distance, begin -= block)
+        score = std::max(score, view.memory[begin - 1] - static_cast<float>(distance));
+      return score;
     });
   }
 
@@ -233,7 +250,7 @@ struct calibrated_attention {
     visit("window", window);
     visit("block", block);
     visit("probes", chosen);
-    visit("previous", previous);
+    visit("following", following);
   }
 
   friend bool operator==(const calibrated_attention&, const calibrated_attention&) = default;
@@ -245,7 +262,13 @@ struct calibrated_attention {
     standardise_blocks(probability, positions, block, p.block, of_blocks);
     std::size_t at = 0;
     detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
-      const float term = p.weight * of_blocks[at++];
+      float number = of_blocks[at];
+      if (p.counts_for == counted_block::next) {
+        const bool follows = begin > 0 && positions[begin - 1] / block + 1 == positions[begin] / block;
+        number = follows ? of_blocks[at - 1] : 0.0f;
+      }
+      ++at;
+      const float term = p.weight * number;
       for (std::size_t i = begin; i < end; ++i) memory[positions[i]] += term;
     });
   }
