@@ -15,8 +15,7 @@
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
 #                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate,
-#                                      calibrate_text, calibrated and calibrated_gently. Tables that are named here run to their end; MINUTES
-#                                      does not apply
+#                                      calibrated and baselines. Tables that are named here run to their end; MINUTES does not apply
 #
 # When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
 # beginning.
@@ -28,12 +27,14 @@ cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 work=$build/smollm2
 here=bench/smollm2
+calibration=examples/lazyprune/models/known/SmolLM2-135M-Instruct.json # the program's table of known models has it
 few=1
 case ${1:-} in
   --quick)
     few=100
     work=$build/smollm2-quick
     here=$work/results
+    calibration=$here/calibration.json
     mkdir -p "$here"
     ;;
   '') ;;
@@ -82,10 +83,10 @@ not_whole=
 answer=48 # tokens at most, enough for four numbers
 seed=2026
 making= # more flags of make_tasks.py
-# The first eight hexadecimal digits of the commit that added the calibrations: the seed of the table `calibrated`, which nobody could choose.
+# The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
 judged_seed=498a93f6
-# The schedules from which the tables `calibrate` and `calibrate_text` choose.
-calibrated_stages="12:0.2 9:0.5,12:0.4 6:0.7,9:0.5,12:0.5"
+# The schedules from which the table `calibrate` chooses, the gentlest first.
+calibrated_stages="12:0.2 9:0.4,12:0.5 6:0.5,9:0.5 6:0.6,9:0.5,12:0.6 6:0.5,9:0.4"
 
 # share N [LEAST]: prints N, or with --quick N / 100, and at least LEAST (1)
 share() {
@@ -151,25 +152,6 @@ compare() {
 beside_dense() {
   compare "$@"
   cp "$out/sweep.csv" "$here/$1.csv"
-}
-
-# others_than TASK: prints the needle tasks without this one
-others_than() {
-  for other in $needles $other_needles; do
-    [ "$other" = "$1" ] || echo "$other"
-  done
-}
-
-# choose_stages NAME FILE: takes, of $calibrated_stages, those that lose little on the samples under the calibration in FILE, and writes them there
-choose_stages() {
-  name=$1 chosen=$2
-  set --
-  for stages in $calibrated_stages; do
-    flags=$(python3 bench/smollm2/pruning_flags.py "$chosen" "$stages")
-    set -- "$@" "$(echo "s$stages" | tr :, __)=$flags"
-  done
-  compare "stages-$name" 1 "$@"
-  python3 bench/smollm2/choose_stages.py "$out/sweep.csv" "$chosen"
 }
 
 # search_stages FLAG...: searches, on one half of the samples, for at most three stages with a loss that is certain to be small. If the table's name
@@ -257,65 +239,66 @@ for table in ${TABLES:-$unasked}; do
       cp "$out/sweep.csv" "$here/compositions.csv"
       ;;
     calibrate)
-      # For each task, a calibration and its stages. They are found on the other five tasks, in the novel's first half.
-      mkdir -p "$here/calibrated"
-      making="--chapters 1-9"
-      for left_out in $needles $other_needles; do
-        calibration=$here/calibrated/without-$left_out.json
-        [ ! -f "$calibration" ] || continue
-        seed=2028
-        # shellcheck disable=SC2046
-        samples 2000 "$(share 24 2)" $(others_than "$left_out")
-        # shellcheck disable=SC2086
-        "$build/examples/lazyprune" calibrate --model "$smollm2" $data --chat template ${THREADS:+-t "$THREADS"} --prompts "$(share 120 10)" \
-          --out "$work/without-$left_out.json"
-        seed=2029
-        # shellcheck disable=SC2046
-        samples 2000 "$(share 8)" $(others_than "$left_out")
-        choose_stages "without-$left_out" "$work/without-$left_out.json"
-        cp "$work/without-$left_out.json" "$calibration"
-      done
-      seed=2026 making=
-      ;;
-    calibrate_text)
-      # A calibration without labels. It is fitted on questions that are made out of the first two thirds of the novel's first half, and its
-      # stages are chosen on questions out of the last third.
-      calibration=$here/calibrated/from-text.json
+      # A calibration without labels, for the program's table of known models. It is fitted on questions that are made out of the first two
+      # thirds of the novel's first half, and its stages are chosen on questions out of the last third.
       [ ! -f "$calibration" ] || continue
-      mkdir -p "${calibration%/*}"
       python3 bench/smollm2/half_of_novel.py "$work/fitted.txt" "$work/chosen.txt"
-      "$build/examples/lazyprune" calibrate --model "$smollm2" -f "$work/fitted.txt" ${THREADS:+-t "$THREADS"} --prompts "$(share 120 10)" \
-        --out "$work/from-text.json"
-      data="-f $work/chosen.txt --prompts $(share 48 8)"
-      choose_stages text "$work/from-text.json"
-      cp "$work/from-text.json" "$calibration"
+      "$build/examples/lazyprune" calibrate --model "$smollm2" -f "$work/fitted.txt" ${THREADS:+-t "$THREADS"} --prompts "$(share 240 10)" \
+        --out "$work/calibration.json"
+      data="-f $work/chosen.txt --prompts $(share 96 8)"
+      set --
+      for stages in $calibrated_stages; do
+        set -- "$@" "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/calibration.json" "$stages")"
+      done
+      compare calibrate 1 "$@"
+      cp "$out/sweep.csv" "$here/calibrate.csv"
+      python3 bench/smollm2/choose_stages.py "$out/sweep.csv" "$work/calibration.json"
+      cp "$work/calibration.json" "$calibration"
       ;;
-    calibrated | calibrated_gently)
-      # Each task is judged in the novel's second half, as generated and in other words: under the calibration that did not see the task, and
-      # under the one that saw only text. As generated, there is a third setting: it has the stages of the first and protects the same tokens,
-      # but the score is the mean over all heads, as in the paper. Gently, half of these samples are judged with the gentlest schedule instead.
-      gentlest=
-      [ "$table" = calibrated ] || gentlest=${calibrated_stages%% *}
-      judgement=$(echo "$table" | tr _ -)
+    calibrated)
+      # The calibration, which saw none of these tasks, is judged in the novel's second half, as generated and in other words. `gently` has the
+      # gentlest of the stages that were tried.
       seed=$((0x$judged_seed))
+      flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
+      gentle_flags=$(python3 bench/smollm2/pruning_flags.py "$calibration" "${calibrated_stages%% *}")
       for words in ruler reworded; do
         making="--chapters 10-18"
         [ $words = ruler ] || making="$making --reworded"
-        table_file=$here/$judgement-$words-2000.csv
-        rm -f "$table_file"
-        for judged in $needles $other_needles; do
-          samples 2000 "$(share 50)" "$judged"
-          [ -z "$gentlest" ] || data="$data --limit $(share 25)"
-          # shellcheck disable=SC2086
-          flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/without-$judged.json" $gentlest)
-          # shellcheck disable=SC2086
-          text_flags=$(python3 bench/smollm2/pruning_flags.py "$here/calibrated/from-text.json" $gentlest)
-          set -- "calibrated=$flags" "from_text=$text_flags"
-          [ "$table-$words" != calibrated-ruler ] || set -- "$@" "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
-          compare "$judgement-task" 5 "$@"
-          sed "$([ -f "$table_file" ] && echo 1d)" "$out/sweep.csv" >>"$table_file"
-        done
+        # shellcheck disable=SC2086
+        samples 2000 "$(share 50)" $needles $other_needles
+        beside_dense "calibrated-$words-2000" 5 "calibrated=$flags" "gently=$gentle_flags"
       done
+      making="--chapters 10-18"
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 25)" $needles $other_needles
+      beside_dense "calibrated-ruler-4000" 2 "calibrated=$flags" "gently=$gentle_flags"
+      seed=2026 making=
+      ;;
+    baselines)
+      # Other methods with as many rows as the calibration, on the first samples of the table `calibrated`. All keep the first 4 and the last 64
+      # tokens. The layers after which some of them prune are chosen on the questions that chose the calibration's stages. `mean_of_heads` has the
+      # stages and blocks of the calibration, but its score is the mean over all heads, as in the paper.
+      seed=$((0x$judged_seed))
+      flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
+      stages=$(echo "$flags" | sed 's/--stages \([^ ]*\) .*/\1/')
+      kept="$(echo "$flags" | sed 's/ --keep-first.*//') --decode kept"
+      rows=$(awk -v of_stages="$stages" 'BEGIN { kept = 1; layers = 30
+        count = split(of_stages, stage, ","); for (i = 1; i <= count; ++i) { split(stage[i], part, ":")
+        rows += kept * (part[1] - before); before = part[1]; kept *= part[2] }
+        print((rows + kept * (layers - before)) / layers) }')
+      python3 bench/smollm2/half_of_novel.py "$work/fitted.txt" "$work/chosen.txt"
+      data="-f $work/chosen.txt --prompts $(share 48 8)"
+      lazyprune sweep baselines-layers --budgets "$rows" --timed 1 --keep-first 4 --keep-last 64 \
+        --methods fastkv@6,fastkv@9,fastkv@12,gemfilter@6,gemfilter@9,gemfilter@12,given@6,given@9
+      chosen=$(python3 bench/smollm2/best_layers.py "$out/sweep.csv")
+      cp "$out/sweep.csv" "$here/baselines-layers.csv"
+      making="--chapters 10-18"
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 50)" $needles $other_needles
+      data="$data --limit $(share 15)"
+      lazyprune sweep baselines --budgets "$rows" --seeds 1 --timed 2 --keep-first 4 --keep-last 64 --methods "$chosen,snapkv,streaming,random" \
+        --variant "calibrated=$kept" --variant "mean_of_heads=$(echo "$kept" | sed 's/--scorer [^ ]* //')"
+      cp "$out/sweep.csv" "$here/baselines.csv"
       seed=2026 making=
       ;;
     lengths)

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "models/known_stages.hpp"
+#include "models/known_pruning.hpp"
 #include "terminal/columns.hpp"
 
 #include <lazyprune/files/checkpoint.hpp>
@@ -51,6 +51,15 @@ std::shared_ptr<const checkpoint> remarked_on(std::shared_ptr<const checkpoint> 
   return files;
 }
 
+/// Returns the model's fingerprint; nullopt if the files lack the weights for it. A model without weights can still be described.
+std::optional<std::string> fingerprint_if_readable(const checkpoint& files) {
+  try {
+    return model_fingerprint(files);
+  } catch (const error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::filesystem::path model_path(const model_flags& flags) {
@@ -78,14 +87,13 @@ const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }
 
 std::optional<recommended_stages> opened_model::stages() const {
-  using found = recommended_stages;
   if (!pruning_file_.empty()) return recommended_by(pruning_file::read(pruning_file_), stages_source::pruning_file, pruning_file_);
   if (files_->pruning()) return recommended_by(*files_->pruning(), stages_source::folder, (path() / pruning_file::name).string());
-  const auto name = files_->gguf() ? files_->gguf()->find("general.name") : std::nullopt;
-  if (name && name->is_string())
-    if (const auto known = known_stages(name->string(), layers()))
-      return found{std::string(known->stages), stages_source::program, "", known->least_tokens};
-  return std::nullopt;
+  if (unsupported_reason()) return std::nullopt;
+  const std::optional<std::string> own = fingerprint_if_readable(*files_);
+  const std::shared_ptr<const pruning_file> known = own ? known_pruning(*own) : nullptr;
+  if (!known) return std::nullopt;
+  return recommended_stages{known->stages, stages_source::program, "", known_least_tokens, known};
 }
 
 recommended_stages opened_model::recommended_by(const pruning_file& file, stages_source from, const std::string& where) const {

@@ -65,8 +65,9 @@ class opened_model {
   const model_config& config() const;
   layer_id layers() const;
 
-  /// Looks for stages in the file of --pruning-file, then in the folder's lazyprune.json, then in the program's own table. Returns nullopt
-  /// if there are none. Throws `error` if the file of --pruning-file cannot be used, or if a calibration belongs to another model.
+  /// Looks for stages in the file of --pruning-file, then in the folder's lazyprune.json, then in the program's own table
+  /// (known_pruning). Returns nullopt if there are none. Throws `error` if the file of --pruning-file cannot be used, or if a calibration
+  /// belongs to another model.
   std::optional<recommended_stages> stages() const;
   /// Returns the text of `stages()` if there are any. Otherwise returns stages at the depths at which the paper prunes Llama 2, scaled to
   /// this model's number of layers. Nobody has tried these stages on this model.

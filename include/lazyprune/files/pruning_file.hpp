@@ -56,7 +56,12 @@ struct pruning_file {
   /// which "following" may be missing.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
-    const json_value all = json_value::parse(file.text(), file.name(), most_bytes);
+    return parse(file.text(), file.name());
+  }
+
+  /// Reads the text of such a file. `file` names it in errors.
+  static pruning_file parse(std::string_view text, const std::string& file) {
+    const json_value all = json_value::parse(text, file, most_bytes);
     if (all.has("probes"))
       all.allow_only({"version", "model", "window", "block", "following", "stages", "probes", "fitted_on"});
     else
@@ -81,7 +86,7 @@ struct pruning_file {
       calibration sorted(heads.probes);
       heads.probes.assign(sorted.list().begin(), sorted.list().end());
     } catch (const error& fault) {
-      throw error(file.name(), fault);
+      throw error(file, fault);
     }
     return result;
   }

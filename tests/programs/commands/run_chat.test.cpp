@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <lazyprune/files/pruning_file.hpp>
+
 #include "test_data.hpp"
 
 using json = nlohmann::json;
@@ -334,7 +336,15 @@ TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the s
       {"run", "-m", model, "--chat", "-f", (source_dir() / "examples/smollm2-prompt.txt").string(), "--compare", "--json"});
   REQUIRE_MESSAGE(result.code == 0, result.err);
   const json run = json::parse(result.out);
-  CHECK(run["policy"]["text"].get<std::string>().starts_with("--stages 18:0.7,21:0.2,28:0.05 "));
+  const auto known = lazyprune::pruning_file::read(source_dir() / "examples/lazyprune/models/known/SmolLM2-135M-Instruct.json");
+  CHECK(run["policy"]["text"].get<std::string>().starts_with("--stages " + known.stages + " --scorer " + known.heads->scorer()));
+  const json described = json::parse(lazyprune_program({"inspect", "-m", model, "--json"}).out);
+  CHECK(described["stages"] == known.stages);
+  CHECK(described["stages_from"] == "program");
+  const temporary_folder folder;  // its lazyprune.json comes before the program's table
+  std::filesystem::create_symlink(model, folder / "model.gguf");
+  write_file(folder / "lazyprune.json", R"({"stages": "20:0.5"})");
+  CHECK(json::parse(lazyprune_program({"inspect", "-m", folder.path(), "--json"}).out)["stages"] == "20:0.5");
   CHECK(run["prompt_tokens"] > 1500);
   for (const json& text : {run["text"], run["dense"]["text"]})
     CHECK_MESSAGE(text.get<std::string>().find("7306518") != std::string::npos, text);
