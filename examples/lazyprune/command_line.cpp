@@ -659,7 +659,7 @@ void add_calibrate(CLI::App& program, action& chosen, const policy_registry& pol
   add_question_flags(command, flags->questions);
   add_number(command, "--block", flags->block, number_range<std::size_t>{4, 1024}, "Tokens that are kept or pruned together (default: 16)");
   add_number(command, "--probes", flags->probes, number_range<std::size_t>{0},
-             "At most N probes for a stage; 0: the fewest that keep the recall (default: 0)");
+             "At most N probes for a stage; 0: the fewest within 0.01 of the best recall, at most 32 (default: 0)");
   add_text(command, "--out", flags->out, "The file to write; as lazyprune.json in the model's folder it is used without a flag")
       ->type_name("FILE")
       ->required();

@@ -46,7 +46,7 @@ TEST_CASE("each second prompt repeats the first six words of one of its sentence
   CHECK(look_up_prompts({passage}, 4)[0].text != prompts[0].text);
 }
 
-TEST_CASE("the other prompts ask for values that stand once in the text, in whole or with some sentences repeated") {
+TEST_CASE("the other prompts ask for made-up values; each value stands once in the prompt, in the sentence about what is asked for") {
   std::size_t whole = 0, several = 0, longest = 0;
   for (const look_up_prompt& made : look_up_prompts(std::vector<std::string>(400, passage))) {
     if (!made.asks) continue;
@@ -54,10 +54,18 @@ TEST_CASE("the other prompts ask for values that stand once in the text, in whol
     CHECK(made.text.find('{') == std::string::npos);
     CHECK(made.text.find('?') != std::string::npos);
     REQUIRE(made.answers.size() >= 1);
-    CHECK(made.answers.size() <= 4);
+    const std::vector<std::string> sentences = sentences_of(made.text);
+    const std::string question = made.text.substr(made.text.rfind("\n\n"));
+    const bool wants_several = times(question, "?") > 1 || times(question, "Name all of them.") == 1;
+    CHECK((made.answers.size() > 1) == wants_several);
     for (const std::string& answer : made.answers) {
       CHECK(times(made.text, answer) == 1);
       longest = std::max(longest, answer.size());
+      std::string fact;
+      for (const std::string& s : sentences)
+        if (times(s, answer) == 1) fact = std::string(s).replace(s.find(answer), answer.size(), "");
+      CHECK(std::ranges::any_of(std::vector<std::string>{"hort", "econd", "entence", "ords", "nother", "nough"},
+                                [&](const std::string& word) { return times(fact, word) > 0 && times(question, word) > 0; }));
     }
     several += made.answers.size() > 1;
     whole += std::ranges::all_of(sentences_of(passage), [&](const std::string& s) { return times(made.text, s) == 1; });

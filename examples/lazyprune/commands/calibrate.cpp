@@ -38,16 +38,16 @@ namespace {
 
 constexpr std::size_t window = 64, generated = 32;
 
-// The blocks that stay with the block before them: answers go on, and the heads of a prompt's question find where they begin. With blocks
-// of 16 tokens, these are 32 tokens more.
+// An answer goes on after the block in which it begins, and the probes find only its beginning. So the next two blocks, 32 tokens, stay
+// with it.
 constexpr std::size_t following = 2;
 
 /// Keeps what the heads attended to in a dense run of one prompt.
 struct head_notes {
   std::size_t heads, layers, prompt, block;
   std::size_t blocks = (prompt + block - 1) / block;
-  std::vector<float> numbers = std::vector<float>(layers * heads * 6 * blocks);  // of calibration_prompt
-  std::vector<float> masses = std::vector<float>(layers * heads * blocks);       // the most that a generated token attends to a block
+  std::vector<float> numbers = std::vector<float>(layers * heads * calibration_prompt::numbers_of_head * blocks);
+  std::vector<float> masses = std::vector<float>(layers * heads * blocks);  // the most that a generated token attends to a block
   std::vector<float> scratch = std::vector<float>(prompt + generated + 1);
 };
 

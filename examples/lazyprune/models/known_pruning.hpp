@@ -14,11 +14,12 @@ struct pruning_file;
 
 namespace program {
 
-/// The shortest prompt, in tokens, that the stages of a known calibration prune. They were tried on longer prompts.
+/// While fewer tokens than this are known, a known calibration prunes nothing. It was tried on longer prompts.
 inline constexpr std::size_t known_least_tokens = 1000;
 
 /// Returns the calibration of the model with this fingerprint (model_fingerprint), or null if the program knows none. A fine-tuned model
-/// has the fingerprint of the model that it was made from if its first norm was not trained; the same heads then do the same work.
+/// has the fingerprint of the model that it was made from if its first norm was not trained. Its heads probably do the same work, but
+/// nobody has tried.
 std::shared_ptr<const pruning_file> known_pruning(std::string_view fingerprint);
 
 }  // namespace program

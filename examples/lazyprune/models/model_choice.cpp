@@ -112,7 +112,7 @@ recommended_stages opened_model::recommended_by(const pruning_file& file, stages
 }
 
 std::string opened_model::stages_to_compare() const {
-  if (const auto known = stages()) return known->text;
+  if (const auto known = stages(); known && !known->calibration) return known->text;  // those of a calibration need its scorer
   return moved_to(layers_of(config()), lazyllm_stages(layers())).text();
 }
 

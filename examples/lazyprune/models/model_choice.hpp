@@ -37,7 +37,7 @@ struct recommended_stages {
   std::string text;
   stages_source from;
   std::string where;                                  // the file that holds them; empty: the program's own table
-  std::size_t least_tokens = 0;                       // the shortest prompt that they were tried on; 0: not known
+  std::size_t least_tokens = 0;                       // nothing is pruned while fewer are known
   std::shared_ptr<const pruning_file> calibration{};  // the whole file, if it is a calibration
 };
 

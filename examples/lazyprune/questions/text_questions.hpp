@@ -15,8 +15,8 @@ class tokenizer;
 
 namespace program {
 
-/// Cuts the texts into passages, evenly over all texts, and makes a question of each (look_up_prompts): in turn about a made-up fact, and a
-/// quote to be continued. The answer stands in the passage. A quote is not put into a chat. Throws `error` if a file cannot be read, or if
+/// Cuts the texts into passages, evenly over all texts, and makes a question of each (look_up_prompts): in turn about made-up facts, and a
+/// quote to be continued. The answers stand in the passage. A quote is not put into a chat. Throws `error` if a file cannot be read, or if
 /// all texts together are shorter than one passage.
 std::vector<question> text_questions(const text_flags& flags, const tokenizer& tokens);
 

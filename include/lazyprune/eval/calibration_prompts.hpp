@@ -21,9 +21,9 @@ inline namespace v0 {
 /// A prompt that was made out of a text.
 struct look_up_prompt {
   std::string text;
-  std::vector<std::string> answers;  // parts of the text: the values asked for, or the next words of the sentence; none if there is no
+  std::vector<std::string> answers;  // parts of the text: the values asked for, or the next words of the text; none if there is no
                                      // sentence to quote
-  bool asks = false;                 // whether the prompt asks a question; otherwise it ends with the first words of an earlier sentence
+  bool asks = false;                 // whether the prompt asks a question; otherwise it ends with the first words of one of its sentences
 };
 
 namespace detail {
@@ -80,11 +80,15 @@ class prompt_maker {
     const fact_counts counts = one_of(counts_of_facts);
     const fact_form& same = one_of(fact_forms);
     const bool of_one_form = below(2) == 0;
-    std::vector<std::string> values, answers;
-    std::string question;
+    std::vector<std::string> questions, values;  // of all subjects
+    look_up_prompt made{{}, {}, true};
+    std::string asked;
     for (std::size_t subject = 0; subject < counts.subjects; ++subject) {
       const fact_form& form = of_one_form ? same : one_of(fact_forms);
       const std::string word = one_of(words), name = capitalised(one_of(words));
+      std::string question = filled(form.question, {{"{a}", word}, {"{n}", name}});
+      if (std::ranges::find(questions, question) != questions.end()) continue;  // the fact of another subject would be an answer, too
+      questions.push_back(std::move(question));
       for (std::size_t i = 0; i < counts.values; ++i) {
         std::string now = value(words);
         while (std::ranges::any_of(all, [&](const std::string& s) { return s.find(now) != std::string::npos; }) ||
@@ -93,27 +97,33 @@ class prompt_maker {
         values.push_back(now);
         all.insert(all.begin() + static_cast<std::ptrdiff_t>(below(all.size() + 1)),
                    filled(form.fact, {{"{a}", word}, {"{n}", name}, {"{v}", now}}));
-        if (subject < counts.asked) answers.push_back(now);
+        if (subject < counts.asked) made.answers.push_back(now);
       }
-      if (subject < counts.asked) question.append(subject == 0 ? "" : " ").append(filled(form.question, {{"{a}", word}, {"{n}", name}}));
+      if (subject < counts.asked) asked.append(subject == 0 ? "" : " ").append(questions.back());
     }
-    if (counts.values > 1) question += " Name all of them.";
-    return {std::string(one_of(words_before)) + joined(all) + "\n\n" + filled(one_of(words_after), {{"{q}", question}}), answers, true};
+    if (counts.values > 1) asked += " Name all of them.";
+    made.text = one_of(words_before);
+    made.text += joined(all) + "\n\n" + filled(one_of(words_after), {{"{q}", asked}});
+    return made;
   }
 
   /// The text, and the first words of one of its sentences once more. The answers are the next words of the text, in up to three parts.
   look_up_prompt with_quote(const std::vector<std::string>& sentences) {
-    constexpr std::size_t quoted = 6, part = 8, parts = 3;  // words, words, and how many parts
+    constexpr std::size_t quoted_words = 6, part_words = 8, most_parts = 3;
     const std::size_t begin = below(sentences.size());
     for (std::size_t i = 0; i < sentences.size(); ++i) {
       const std::size_t first = (begin + i) % sentences.size();
       std::string_view rest = sentences[first];
-      const std::string_view words = cut_words(rest, quoted);
+      const std::string_view words = cut_words(rest, quoted_words);
       if (rest.empty()) continue;
       const std::string following = joined(std::span(sentences).subspan(first));
       rest = std::string_view(following).substr(words.size() + 1);
       look_up_prompt made{joined(sentences) + "\n\n" + std::string(words), {}, false};
-      while (!rest.empty() && made.answers.size() < parts) made.answers.emplace_back(cut_words(rest, part));
+      while (!rest.empty() && made.answers.size() < most_parts) {
+        std::string part(cut_words(rest, part_words));
+        if (made.text.find(part) != made.text.rfind(part)) break;  // the text's last words, such as "it.", may stand in many places
+        made.answers.push_back(std::move(part));
+      }
       return made;
     }
     return {joined(sentences) + "\n\n", {}, false};
@@ -127,15 +137,16 @@ class prompt_maker {
     return list[below(list.size())];
   }
 
-  /// One to five sentences in a row, again and again, until they are as many bytes as the text.
+  /// One to five sentences in a row, again and again, until the next one would make them longer than the text.
   std::vector<std::string> repeated(const std::vector<std::string>& sentences) {
     const std::size_t begin = below(sentences.size()), count = 1 + below(5), bytes = joined(sentences).size();
     std::vector<std::string> all;
-    for (std::size_t i = 0, made = 0; made < bytes; ++i) {
-      all.push_back(sentences[(begin + i % count) % sentences.size()]);
-      made += all.back().size() + 1;
+    for (std::size_t i = 0, made = 0;; ++i) {
+      const std::string& next = sentences[(begin + i % count) % sentences.size()];
+      if (!all.empty() && made + next.size() > bytes) return all;
+      all.push_back(next);
+      made += next.size() + 1;
     }
-    return all;
   }
 
   /// Cuts `count` words off the beginning of the text, and the space after them. Returns these words, or all if there are not so many.
@@ -178,7 +189,7 @@ class prompt_maker {
     return word;
   }
 
-  /// Digits of a base from 10 to 16.
+  /// `count` random digits of this base, at most 16.
   std::string digits(std::size_t count, std::size_t base) {
     std::string text;
     for (; count > 0; --count) text += "0123456789abcdef"[below(base)];
@@ -199,11 +210,16 @@ class prompt_maker {
         return text;
       }
       case 3:
-        return one_of(words) + "-" + one_of(words);
-      case 4:
-        return one_of(words) + " " + one_of(words);
-      default:
-        return std::to_string(1 + below(28)) + " " + std::string(one_of(months)) + " 1" + digits(3, 10);
+      case 4: {
+        const std::string& first = one_of(words);  // in a statement of its own, so that all compilers draw in the same order
+        const char between = below(2) == 0 ? '-' : ' ';
+        return first + between + one_of(words);
+      }
+      default: {
+        std::string date = std::to_string(1 + below(28)) + " ";
+        date += one_of(months);
+        return date + " 1" + digits(3, 10);
+      }
     }
   }
 
@@ -233,11 +249,12 @@ inline std::vector<std::string> sentences_of(std::string_view text) {
       now += space ? ' ' : c;
     }
   }
+  if (now.ends_with(' ')) now.pop_back();
   if (!now.empty()) sentences.push_back(std::move(now));
   return sentences;
 }
 
-/// Makes a prompt of each passage, in turn with a question about a made-up fact and with a quote. Equal seeds make equal prompts.
+/// Makes a prompt of each passage, in turn with questions about made-up facts and with a quote. Equal seeds make equal prompts.
 inline std::vector<look_up_prompt> look_up_prompts(const std::vector<std::string>& passages, std::uint64_t seed = 1) {
   detail::prompt_maker maker(seed);
   std::vector<look_up_prompt> prompts;

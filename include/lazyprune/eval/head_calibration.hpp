@@ -26,7 +26,7 @@ struct calibration_prompt {
   std::vector<float> numbers;         // (layers, heads, 3, 2, blocks): those of standardise_blocks
   std::vector<std::uint8_t> matters;  // (candidates): whether a block matters. The candidates are the first blocks
 
-  static constexpr std::size_t features_of_head = 12;
+  static constexpr std::size_t numbers_of_head = 6, features_of_head = 2 * numbers_of_head;
 
   /// The feature's number for a block: that of the block, or of the block before it.
   float number(std::size_t feature, std::size_t block) const {
@@ -215,29 +215,28 @@ class logistic_fit {
 
 }  // namespace detail
 
-/// Fits a logistic regression of `matters` on these features over the candidates of all prompts. Both classes weigh the same. Of
-/// neighbours that matter, only the first counts, because heads find where an answer begins, and `following` keeps the rest. `earlier` is a
-/// score to which the new one is added: it is one more input, and the weights are divided by its weight. Returns the features with a
+/// Fits a logistic regression of `matters` on these features over the candidates of all prompts. Both classes weigh the same. If
+/// neighbouring blocks matter, only the first is an example: heads find where an answer begins, and `following` keeps the others. `earlier`
+/// is a score to which the new one is added: it is one more input, and the weights are divided by its weight. Returns the features with a
 /// weight, the largest absolute weight first; none if all candidates are of one class.
 inline std::vector<weighted_feature> fit(std::span<const calibration_prompt> prompts, std::span<const std::size_t> features,
                                          std::span<const weighted_feature> earlier = {}, const fit_penalties& penalties = {}) {
-  const auto counts = [](const calibration_prompt& p, std::size_t b) { return b == 0 || p.matters[b - 1] == 0 || p.matters[b] == 0; };
+  std::vector<std::pair<const calibration_prompt*, std::size_t>> examples;  // blocks
   std::vector<std::uint8_t> wanted;
   for (const calibration_prompt& p : prompts)
-    for (std::size_t b = 0; b < p.candidates(); ++b)
-      if (counts(p, b)) wanted.push_back(p.matters[b]);
+    for (std::size_t b = 0; b < p.candidates(); ++b) {
+      if (b > 0 && p.matters[b - 1] == 1 && p.matters[b] == 1) continue;
+      examples.emplace_back(&p, b);
+      wanted.push_back(p.matters[b]);
+    }
   const auto positive = static_cast<std::size_t>(std::ranges::count(wanted, 1));
   if (positive == 0 || positive == wanted.size()) return {};
   std::vector<float> columns;
   columns.reserve((features.size() + 1) * wanted.size());
   for (const std::size_t f : features)
-    for (const calibration_prompt& p : prompts)
-      for (std::size_t b = 0; b < p.candidates(); ++b)
-        if (counts(p, b)) columns.push_back(p.number(f, b));
+    for (const auto& [prompt, block] : examples) columns.push_back(prompt->number(f, block));
   if (!earlier.empty())
-    for (const calibration_prompt& p : prompts)
-      for (std::size_t b = 0; b < p.candidates(); ++b)
-        if (counts(p, b)) columns.push_back(sum_of_block(p, earlier, b));
+    for (const auto& [prompt, block] : examples) columns.push_back(sum_of_block(*prompt, earlier, block));
   const std::vector<double> weights = detail::logistic_fit(columns, wanted, earlier.empty() ? 0 : 1, penalties).run();
   const double unit = earlier.empty() ? 1 : std::max(weights.back(), 1e-3);  // a new score must not turn the earlier one around
   std::vector<weighted_feature> found;

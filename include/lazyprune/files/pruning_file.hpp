@@ -53,7 +53,7 @@ struct pruning_file {
   std::optional<calibrated_heads> heads{};
 
   /// Throws `error` if the file cannot be read, or is not a JSON object with the one key "stages" or with all keys of a calibration, of
-  /// which "following" may be missing.
+  /// which "following" and the "counts_for" of a probe may be missing.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
     return parse(file.text(), file.name());

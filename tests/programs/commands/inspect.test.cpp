@@ -138,7 +138,7 @@ nlohmann::json inspected(const std::string& model) {
 
 }  // namespace
 
-TEST_CASE("stages come from lazyprune.json; without it none are known for an unknown model") {
+TEST_CASE("stages come from lazyprune.json; a model without it that the program does not know stays dense") {
   const temporary_folder folder;
   using lazyprune_test::gguf_key;
   const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
@@ -149,18 +149,18 @@ TEST_CASE("stages come from lazyprune.json; without it none are known for an unk
                                       gguf_key("llama.attention.head_count", std::uint32_t{2}),
                                       gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
   write_file(folder / "m.gguf", lazyprune_test::gguf_model(keys, {{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}}));
-  const auto line = [&] { return lazyprune_program({"inspect", "-m", folder.path()}).out; };
+  const auto described = [&] { return lazyprune_program({"inspect", "-m", folder.path()}).out; };
   auto all = inspected(folder.path());
   CHECK(all["stages"].is_null());
   CHECK(all["stages_from"].is_null());
   CHECK(all["first_pruning_layer"] == 20);  // all layers: the model stays dense
-  CHECK(line().find("\n  recommended stages      none known: dense ") != std::string::npos);
+  CHECK(described().find("\n  recommended stages      none known: dense ") != std::string::npos);
   write_file(folder / "lazyprune.json", R"({"stages": "18:0.5"})");
   all = inspected(folder.path());
   CHECK(all["stages"] == "18:0.5");
   CHECK(all["stages_from"] == "lazyprune.json");
   CHECK(all["first_pruning_layer"] == 18);
-  CHECK(line().find("\n  recommended stages      18:0.5, by its lazyprune.json\n") != std::string::npos);
+  CHECK(described().find("\n  recommended stages      18:0.5, by its lazyprune.json\n") != std::string::npos);
 }
 
 TEST_CASE("a GGUF file without tensors is not supported") {
