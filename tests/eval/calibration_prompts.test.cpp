@@ -16,6 +16,18 @@ TEST_CASE("sentences end at a full stop, question mark or exclamation mark with 
   CHECK(sentences_of(" \n ").empty());
 }
 
+TEST_CASE("a sentence begins after the end of another one, after a line break, or with the text") {
+  const std::string text = "One is 3.5. Two?\nThree is here! " + std::string(400, 'x');
+  CHECK(beginning_of_sentence(text, 0) == 0);
+  CHECK(beginning_of_sentence(text, 7) == 0);
+  CHECK(beginning_of_sentence(text, 9) == 0);
+  CHECK(beginning_of_sentence(text, 12) == 12);
+  CHECK(beginning_of_sentence(text, 14) == 12);
+  CHECK(beginning_of_sentence(text, 20) == 17);
+  CHECK(beginning_of_sentence(text, 100) == 32);
+  CHECK(beginning_of_sentence(text, 400) == 240);
+}
+
 namespace {
 
 const std::string passage =

@@ -19,6 +19,7 @@
 #include "tables/table.hpp"
 #include "terminal/progress.hpp"
 
+#include <lazyprune/eval/calibration_prompts.hpp>
 #include <lazyprune/eval/head_calibration.hpp>
 #include <lazyprune/files/output_file.hpp>
 #include <lazyprune/files/pruning_file.hpp>
@@ -38,9 +39,9 @@ namespace {
 
 constexpr std::size_t window = 64, generated = 32;
 
-// An answer goes on after the block in which it begins, and the probes find only its beginning. So the next two blocks, 32 tokens, stay
+// An answer goes on after the block in which it begins, and the probes find only its beginning. So the next three blocks, 48 tokens, stay
 // with it.
-constexpr std::size_t following = 2;
+constexpr std::size_t following = 3;
 
 /// Keeps what the heads attended to in a dense run of one prompt.
 struct head_notes {
@@ -121,7 +122,9 @@ std::vector<std::uint8_t> attended_blocks(const head_notes& n) {
   return matters;
 }
 
-/// Marks the candidates that hold a token of an answer, at its first place in the prompt.
+/// Marks the candidates that hold a token of an answer at its first place in the prompt, or a token of its sentence before it. The words
+/// before a value say whose value it is. In two needle tasks with several values (48 samples of 2,000 tokens, a stage after 12 of 30
+/// layers), the model lost 16 points with the values alone in the kept blocks, and 7 with their sentences.
 std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, std::span<const std::string> answers, const tokenizer& words,
                                             std::size_t block) {
   std::string text;
@@ -135,7 +138,7 @@ std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, st
   for (const std::string& answer : answers) {
     const std::size_t at = answer.empty() ? std::string::npos : text.find(answer);
     if (at == std::string::npos) continue;
-    auto token = static_cast<std::size_t>(std::ranges::upper_bound(ends, at) - ends.begin());
+    auto token = static_cast<std::size_t>(std::ranges::upper_bound(ends, beginning_of_sentence(text, at)) - ends.begin());
     for (; token < ends.size() && (token == 0 ? 0 : ends[token - 1]) < at + answer.size(); ++token)
       if (token / block < matters.size()) matters[token / block] = 1;
   }

@@ -254,6 +254,18 @@ inline std::vector<std::string> sentences_of(std::string_view text) {
   return sentences;
 }
 
+/// Returns where the sentence begins that has the byte `at`. A sentence begins where sentences_of begins one, and after a line break. In a
+/// text without sentences, the result is at most 160 bytes before `at`.
+inline std::size_t beginning_of_sentence(std::string_view text, std::size_t at) {
+  const std::size_t earliest = at - std::min<std::size_t>(at, 160);
+  const auto begins = [&](std::size_t i) {
+    const bool ended = i > 1 && text[i - 1] == ' ' && std::string_view(".?!").find(text[i - 2]) != std::string_view::npos;
+    return ended || text[i - 1] == '\n';
+  };
+  while (at > earliest && !begins(at)) --at;
+  return at;
+}
+
 /// Makes a prompt of each passage, in turn with questions about made-up facts and with a quote. Equal seeds make equal prompts.
 inline std::vector<look_up_prompt> look_up_prompts(const std::vector<std::string>& passages, std::uint64_t seed = 1) {
   detail::prompt_maker maker(seed);

@@ -40,7 +40,7 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
   CHECK(file["version"] == 1);
   CHECK(file["model"]["name"] == "pocket");
   CHECK(file["model"]["layers"] == 6);
-  CHECK(file["following"] == 2);
+  CHECK(file["following"] == 3);
   CHECK(file["fitted_on"] == "15 prompts made from text.txt");  // one answer is in the evidence rows
   REQUIRE(file["probes"].size() > 0);
   for (const json& probe : file["probes"]) CHECK(probe["layer"] < probe["after"]);
