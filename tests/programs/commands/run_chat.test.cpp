@@ -337,10 +337,15 @@ TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the s
   REQUIRE_MESSAGE(result.code == 0, result.err);
   const json run = json::parse(result.out);
   const auto known = lazyprune::pruning_file::read(source_dir() / "examples/lazyprune/models/known/SmolLM2-135M-Instruct.json");
-  CHECK(run["policy"]["text"].get<std::string>().starts_with("--stages " + known.stages + " --scorer " + known.heads->scorer()));
+  const std::string policy = run["policy"]["text"].get<std::string>();
+  CHECK(policy.starts_with("--stages " + known.stages + " --scorer " + known.heads->scorer()));
+  CHECK(policy.find("--least-tokens 1000") != std::string::npos);
+  const program_result of_short = lazyprune_program({"run", "-m", model, "-p", "Hello", "-n", "2"});
+  CHECK_MESSAGE(of_short.err.find("nothing was pruned, because the policy prunes from 1000 tokens on") != std::string::npos, of_short.err);
   const json described = json::parse(lazyprune_program({"inspect", "-m", model, "--json"}).out);
   CHECK(described["stages"] == known.stages);
   CHECK(described["stages_from"] == "program");
+  CHECK(lazyprune_program({"inspect", "-m", model}).out.find(known.stages + ", known to this program") != std::string::npos);
   const temporary_folder folder;  // its lazyprune.json comes before the program's table
   std::filesystem::create_symlink(model, folder / "model.gguf");
   write_file(folder / "lazyprune.json", R"({"stages": "20:0.5"})");
