@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The dense model reads each prompt. The blocks that matter are those that hold an answer; samples and prompts made out of texts have
-// answers. For samples without answers, the model generates 32 tokens, and the blocks that matter are those to which these tokens attend
-// most in the last third of the layers. A quarter of the prompts is held out: recall is measured on these prompts.
+// The dense model reads each prompt, the blocks that matter are marked, and a fit chooses probes. If the answers are known, a block matters
+// if it holds a part of an answer, or of the answer's sentence before it. Otherwise the model generates 32 tokens. The blocks that these
+// tokens attend to most in the last third of the layers then matter. A quarter of the prompts is held out: recall is measured on these
+// prompts.
 #include "commands/calibrate.hpp"
 
 #include <algorithm>
@@ -39,8 +40,8 @@ namespace {
 
 constexpr std::size_t window = 64, generated = 32;
 
-// An answer goes on after the block in which it begins, and the probes find only its beginning. So the next three blocks, 48 tokens, stay
-// with it.
+// The probes find only the block in which an answer begins. So this block also lifts the scores of the next three: 48 tokens with the
+// default block size.
 constexpr std::size_t following = 3;
 
 /// Keeps what the heads attended to in a dense run of one prompt.
@@ -102,8 +103,8 @@ struct noting_heads {
 /// The blocks before the evidence rows: these can be dropped.
 std::size_t candidates_of(std::size_t prompt, std::size_t block) { return prompt > window ? (prompt - window) / block : 0; }
 
-/// Marks the candidates that the generated tokens attend to most in the last third of the layers: a twelfth of the candidates, by the mean
-/// over the eight heads that attend to the block most.
+/// Marks a twelfth of the candidates: those that the generated tokens attend to most in the last third of the layers. A block's rank is
+/// that of the mean over the eight heads that attend to it most.
 std::vector<std::uint8_t> attended_blocks(const head_notes& n) {
   const std::size_t candidates = candidates_of(n.prompt, n.block), late = n.layers * 2 / 3, rows = (n.layers - late) * n.heads;
   const std::size_t counted = std::min<std::size_t>(8, rows);
@@ -122,9 +123,9 @@ std::vector<std::uint8_t> attended_blocks(const head_notes& n) {
   return matters;
 }
 
-/// Marks the candidates that hold a token of an answer at its first place in the prompt, or a token of its sentence before it. The words
-/// before a value say whose value it is. In two needle tasks with several values (48 samples of 2,000 tokens, a stage after 12 of 30
-/// layers), the model lost 16 points with the values alone in the kept blocks, and 7 with their sentences.
+/// Takes the first place of each answer in the prompt. Marks the candidates that hold a token of the answer, or of its sentence before it.
+/// The words before a value say whose value it is. In two needle tasks with several values (48 samples of 2,000 tokens, a stage after 12 of
+/// 30 layers), the model lost 16 points with the values alone in the kept blocks, and 7 with their sentences.
 std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, std::span<const std::string> answers, const tokenizer& words,
                                             std::size_t block) {
   std::string text;
@@ -210,7 +211,7 @@ class calibrating {
     return {.heads = notes.heads, .blocks = notes.blocks, .numbers = std::move(notes.numbers), .matters = std::move(matters)};
   }
 
-  /// The stages that are tried: after 2, 3, 4, 5 and 6 tenths of the layers, or the nearest layers that see the whole text.
+  /// The stages to try: after 20, 30, 40, 50 and 60 % of the layers. Each moves to the nearest layer that sees the whole text.
   stages tried_stages() const {
     std::vector<stage> list;
     for (const double share : {0.2, 0.3, 0.4, 0.5, 0.6}) {

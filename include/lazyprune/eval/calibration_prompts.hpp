@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Makes prompts out of a text, whose answers a model must look up in the prompt. A calibration (head_calibration.hpp) watches which heads
-// look them up. The prompts need no labels: only the text and the forms below.
+// Makes prompts out of a text. The answer to each prompt stands in the prompt, and the model must look it up. A calibration
+// (head_calibration.hpp) finds the heads that attend to it. The text needs no labels, because the answers are made up or quoted here.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,8 @@ class prompt_maker {
  public:
   explicit prompt_maker(std::uint64_t seed) : random_(seed) {}
 
-  /// The text, or some of its sentences again and again, with facts between the sentences, and questions about some of the facts.
+  /// Inserts made-up facts between the sentences, and asks about some of them at the end. In a quarter of the prompts, a few sentences of
+  /// the text repeat instead of the whole text.
   look_up_prompt with_question(const std::vector<std::string>& sentences) {
     const std::vector<std::string> words = words_of(sentences);
     std::vector<std::string> all = below(4) == 0 ? repeated(sentences) : sentences;
@@ -254,8 +255,8 @@ inline std::vector<std::string> sentences_of(std::string_view text) {
   return sentences;
 }
 
-/// Returns where the sentence begins that has the byte `at`. A sentence begins where sentences_of begins one, and after a line break. In a
-/// text without sentences, the result is at most 160 bytes before `at`.
+/// Returns the first byte of the sentence that has the byte `at`. A sentence begins where sentences_of begins one, and after a line break.
+/// In a text without sentences, the result is at most 160 bytes before `at`.
 inline std::size_t beginning_of_sentence(std::string_view text, std::size_t at) {
   const std::size_t earliest = at - std::min<std::size_t>(at, 160);
   const auto begins = [&](std::size_t i) {
@@ -266,7 +267,8 @@ inline std::size_t beginning_of_sentence(std::string_view text, std::size_t at) 
   return at;
 }
 
-/// Makes a prompt of each passage, in turn with questions about made-up facts and with a quote. Equal seeds make equal prompts.
+/// Makes one prompt of each passage. Prompts with made-up facts and prompts with a quote alternate. The same passages and seed make the
+/// same prompts.
 inline std::vector<look_up_prompt> look_up_prompts(const std::vector<std::string>& passages, std::uint64_t seed = 1) {
   detail::prompt_maker maker(seed);
   std::vector<look_up_prompt> prompts;

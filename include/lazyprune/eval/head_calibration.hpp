@@ -71,9 +71,8 @@ inline std::vector<float> scores_of(const calibration_prompt& p, std::span<const
   return scores;
 }
 
-/// Returns the share of the blocks that matter which the score finds, as a mean over the prompts. The score finds a block if it ranks the
-/// block among the best `share` of the candidates, or first. Prompts in which no block matters do not count. If no prompt counts, the
-/// result is 1.
+/// Returns the recall of a score, as a mean over the prompts: of the blocks that matter in a prompt, the share that ranks among the best
+/// `share` of the candidates, or first. Prompts in which no block matters do not count. If no prompt counts, the result is 1.
 inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share,
                      std::size_t following = 0) {
   double sum = 0;
@@ -95,19 +94,19 @@ inline double recall(std::span<const calibration_prompt> prompts, std::span<cons
 
 /// The penalties of a fit.
 struct fit_penalties {
-  double square = 1e-3;    // of the sum of squares of the weights
-  double absolute = 5e-3;  // of the sum of their absolute values, which makes most of them 0
+  double square = 1e-3;    // times the sum of the squared weights
+  double absolute = 5e-3;  // times the sum of their absolute values; it makes most weights 0
 };
 
 namespace detail {
 
-/// A logistic regression in which both classes weigh the same. It is fitted by Newton steps, and each step's quadratic problem is solved
-/// one weight at a time (Friedman, Hastie and Tibshirani 2010, "Regularization Paths for Generalized Linear Models via Coordinate
+/// A logistic regression in which the two classes have equal total weights. It is fitted by Newton steps, and each step's quadratic problem
+/// is solved one weight at a time (Friedman, Hastie and Tibshirani 2010, "Regularization Paths for Generalized Linear Models via Coordinate
 /// Descent").
 class logistic_fit {
  public:
-  /// `columns` (features, rows) and `wanted` (rows), 1 or 0, must outlive this object. `free`: the last columns, whose weights cost
-  /// nothing.
+  /// `columns` (features, rows) and `wanted` (rows), 1 or 0, must outlive this object. The weights of the last `free` columns have no
+  /// penalty.
   logistic_fit(std::span<const float> columns, std::span<const std::uint8_t> wanted, std::size_t free, const fit_penalties& penalties)
       : columns_(columns), wanted_(wanted), free_(free), penalties_(penalties), sums_(wanted.size()) {
     const auto all = static_cast<double>(wanted.size()), positive = static_cast<double>(std::ranges::count(wanted, 1));
@@ -158,7 +157,7 @@ class logistic_fit {
     return all;
   }
 
-  /// Minimises the loss's quadratic approximation at the present weights, which `sums_` belongs to.
+  /// Minimises the quadratic approximation of the loss at the weights from which `sums_` was computed.
   void solve_quadratic(std::vector<double>& weights, double& bias) {
     const std::size_t rows = wanted_.size();
     std::vector<double> curvature(rows), residual(rows);  // of a row; residual times curvature is the slope
@@ -215,10 +214,11 @@ class logistic_fit {
 
 }  // namespace detail
 
-/// Fits a logistic regression of `matters` on these features over the candidates of all prompts. Both classes weigh the same. If
-/// neighbouring blocks matter, only the first is an example: heads find where an answer begins, and `following` keeps the others. `earlier`
-/// is a score to which the new one is added: it is one more input, and the weights are divided by its weight. Returns the features with a
-/// weight, the largest absolute weight first; none if all candidates are of one class.
+/// Fits a logistic regression of `matters` on these features over the candidates of all prompts. The two classes have equal total weights.
+/// If neighbouring blocks matter, only the first is an example: heads find where an answer begins, and `following` keeps the others. The
+/// new score is added to the score `earlier`. So the fit has `earlier` as one more input, and divides all new weights by the weight of this
+/// input. Returns the features with nonzero weights, the largest absolute weight first. If all candidates are of one class, the result is
+/// empty.
 inline std::vector<weighted_feature> fit(std::span<const calibration_prompt> prompts, std::span<const std::size_t> features,
                                          std::span<const weighted_feature> earlier = {}, const fit_penalties& penalties = {}) {
   std::vector<std::pair<const calibration_prompt*, std::size_t>> examples;  // blocks

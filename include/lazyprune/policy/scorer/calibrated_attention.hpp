@@ -203,16 +203,15 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
   return blocks;
 }
 
-/// A token's sum is that of its block: the sum, over the probes of the layers done in this step, of the probe's weight times the
-/// standardised number (standardise_blocks) of the block, or of the block before it if the probe counts for the next block. Such a probe
-/// finds a head that attends to the words that a question repeats: the answer often begins in the next block. The number of a block
-/// without active tokens is 0. A later stage adds its probes to the sums of the stages before it, because the probes of three layers alone
-/// rank fewer of the blocks that matter high.
+/// Each token has a sum, 0 at the start of a step. After each layer, each probe of the layer adds a term to the sums of the active tokens:
+/// its weight times the standardised number of a block (standardise_blocks). The block is the token's own. If the probe counts for the next
+/// block, it is the block before; if that block has no active token, the term is 0. Such a probe reads a head that attends to the
+/// question's words in the text: the answer often begins in the next block. A later stage goes on with these sums. With the probes of its
+/// own three layers alone, fewer of the blocks that matter rank high.
 ///
-/// The token's score is its sum. With `following`, answers that go on in the next blocks stay whole: the score is the largest of the
-/// token's sum and of the sums of the last tokens of as many blocks before its own, less 1 for a block's neighbour, less 2 for the one
-/// after that, and so on. Tokens that are not active any more keep their sums. Tokens that were not active after the first layer have the
-/// sum 0. The evidence rows are the prompt's last `window` tokens. Without probes all tokens score 0.
+/// The token's score is its sum. `following` = n keeps answers whole that go on in the next blocks. The score is then the largest of n + 1
+/// numbers: the token's own sum and, for d = 1 to n, the sum of the last token of the d-th block before its own, less d. Tokens that are
+/// not active any more keep their sums. The evidence rows are the prompt's last `window` tokens. Without probes all tokens score 0.
 ///
 /// Use it with a schedule of the same stages, and with selectors that count or compare scores (top_k, blocks). Scores may be negative, and
 /// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
