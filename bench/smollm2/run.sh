@@ -262,17 +262,20 @@ for table in ${TABLES:-$unasked}; do
       seed=$((0x$judged_seed))
       flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
       gentle_flags=$(python3 bench/smollm2/pruning_flags.py "$calibration" "${calibrated_stages%% *}")
-      for words in ruler reworded; do
-        making="--chapters 10-18"
-        [ $words = ruler ] || making="$making --reworded"
-        # shellcheck disable=SC2086
-        samples 2000 "$(share 50)" $needles $other_needles
-        beside_dense "calibrated-$words-2000" 5 "calibrated=$flags" "gently=$gentle_flags"
-      done
       making="--chapters 10-18"
       # shellcheck disable=SC2086
-      samples 4000 "$(share 25)" $needles $other_needles
-      beside_dense "calibrated-ruler-4000" 2 "calibrated=$flags" "gently=$gentle_flags"
+      samples 2000 "$(share 50)" $needles $other_needles
+      beside_dense calibrated-ruler-2000 5 "calibrated=$flags" "gently=$gentle_flags"
+      making="$making --reworded"
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 25)" $needles $other_needles
+      beside_dense calibrated-reworded-2000 2 "calibrated=$flags" "gently=$gentle_flags"
+      making="--chapters 10-18"
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 50)" $needles $other_needles
+      beside_dense calibrated-ruler-4000 2 "calibrated=$flags" "gently=$gentle_flags"
+      python3 bench/smollm2/conversations.py 2000 "$(share 40)" 2026 "$here/calibrated-conversations.csv" --program "$build/examples/lazyprune" \
+        --model "$smollm2" ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "calibrated=$flags"
       seed=2026 making=
       ;;
     baselines)
