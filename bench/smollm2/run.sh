@@ -276,6 +276,8 @@ for table in ${TABLES:-$unasked}; do
       beside_dense calibrated-ruler-4000 2 "calibrated=$flags" "gently=$gentle_flags"
       python3 bench/smollm2/conversations.py 2000 "$(share 40)" 2026 "$here/calibrated-conversations.csv" --program "$build/examples/lazyprune" \
         --model "$smollm2" ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "calibrated=$flags"
+      "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv --places "$(share 20)" \
+        --prefix 2000 -n 128 --budgets 0.65 --variant "calibrated=$flags" >"$here/calibrated-fidelity-2000.csv"
       seed=2026 making=
       ;;
     baselines)
