@@ -154,6 +154,38 @@ beside_dense() {
   cp "$out/sweep.csv" "$here/$1.csv"
 }
 
+# converse NAME SETTING...: holds conversations under settings (NAME=FLAGS), and keeps the table beside this file
+converse() {
+  name=$1
+  shift
+  for setting; do
+    set -- "$@" --setting "$setting"
+    shift
+  done
+  asked="2000 $(share 40) 2026"
+  made=$work/$name-$(sum "$(cat bench/smollm2/conversations.py)" "$asked" "$@").csv
+  if [ ! -f "$made" ]; then
+    # shellcheck disable=SC2086
+    python3 bench/smollm2/conversations.py $asked "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
+      ${THREADS:+-t "$THREADS"} "$@"
+  fi
+  cp "$made" "$here/$name.csv"
+}
+
+# continue_novel NAME TOKENS FLAG...: compares the text that follows TOKENS tokens of the novel, at 20 places, and keeps the table beside this file
+continue_novel() {
+  name=$1 tokens=$2
+  shift 2
+  set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 "$@"
+  made=$work/fidelity-$(sum "$@").csv
+  if [ ! -f "$made" ]; then
+    "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
+      >"$made.unfinished"
+    mv "$made.unfinished" "$made"
+  fi
+  cp "$made" "$here/$name-$tokens.csv"
+}
+
 # search_stages FLAG...: searches, on one half of the samples, for at most three stages with a loss that is certain to be small. If the table's name
 # begins with search_blocks, the stages prune blocks
 search_stages() {
@@ -257,7 +289,7 @@ for table in ${TABLES:-$unasked}; do
       answer=48
       ;;
     calibrated)
-      # The calibration, which saw none of these tasks, is judged in the novel's second half, as generated and in other words. `gently` has the
+      # The calibration, which saw none of these tasks, is judged in the novel's second half, in RULER's wording and reworded. `gently` has the
       # gentlest of the stages that were tried.
       seed=$((0x$judged_seed))
       flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
@@ -274,10 +306,8 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 4000 "$(share 50)" $needles $other_needles
       beside_dense calibrated-ruler-4000 2 "calibrated=$flags" "gently=$gentle_flags"
-      python3 bench/smollm2/conversations.py 2000 "$(share 40)" 2026 "$here/calibrated-conversations.csv" --program "$build/examples/lazyprune" \
-        --model "$smollm2" ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "calibrated=$flags"
-      "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv --places "$(share 20)" \
-        --prefix 2000 -n 128 --budgets 0.65 --variant "calibrated=$flags" >"$here/calibrated-fidelity-2000.csv"
+      converse calibrated-conversations "dense=--policy dense" "calibrated=$flags"
+      continue_novel calibrated-fidelity 2000 --variant "calibrated=$flags"
       seed=2026 making=
       ;;
     baselines)
@@ -368,30 +398,14 @@ for table in ${TABLES:-$unasked}; do
     fidelity)
       for tokens in 2000 4000; do
         # Leaves out dense_decode, because fast_blocks also decodes densely.
-        set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
-          --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
+        continue_novel fidelity "$tokens" --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
           --variant "recommended=$recommended" --variant "one_stage=$one_stage" --variant "blocks=$blocks" \
           --variant "fast_blocks=$fast_blocks"
-        made=$work/fidelity-$(sum "$@").csv
-        if [ ! -f "$made" ]; then
-          "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
-            >"$made.unfinished"
-          mv "$made.unfinished" "$made"
-        fi
-        cp "$made" "$here/fidelity-$tokens.csv"
       done
       ;;
     conversations)
-      set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "one_stage=$one_stage" \
-        --setting "blocks=$blocks" --setting "fast_blocks=$fast_blocks"
-      asked="2000 $(share 40) $seed"
-      made=$work/conversations-$(sum "$(cat bench/smollm2/conversations.py)" "$asked" "$@").csv
-      if [ ! -f "$made" ]; then
-        # shellcheck disable=SC2086
-        python3 bench/smollm2/conversations.py $asked "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
-          ${THREADS:+-t "$THREADS"} "$@"
-      fi
-      cp "$made" "$here/conversations.csv"
+      converse conversations "dense=--policy dense" "recommended=$recommended" "one_stage=$one_stage" "blocks=$blocks" \
+        "fast_blocks=$fast_blocks"
       ;;
     *) fail "TABLES: expected names of tables, as listed at the top of this script, found $table" ;;
   esac

@@ -54,7 +54,7 @@ struct fact_counts {
 inline constexpr std::array<fact_counts, 8> counts_of_facts{
     {{1, 1, 1}, {1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {4, 1, 1}, {1, 1, 4}, {2, 1, 2}, {4, 3, 1}}};
 
-/// What stands before the text, and what stands after it: {q} is the question.
+/// A prompt begins with one of words_before. After the text it has one of words_after, with the question in the place of {q}.
 inline constexpr std::array<std::string_view, 6> words_before{
     "",
     "",
@@ -91,14 +91,10 @@ class prompt_maker {
       if (std::ranges::find(questions, question) != questions.end()) continue;  // the fact of another subject would be an answer, too
       questions.push_back(std::move(question));
       for (std::size_t i = 0; i < counts.values; ++i) {
-        std::string now = value(words);
-        while (std::ranges::any_of(all, [&](const std::string& s) { return s.find(now) != std::string::npos; }) ||
-               std::ranges::any_of(values, [&](const std::string& v) { return now.find(v) != std::string::npos; }))
-          now = value(words);
-        values.push_back(now);
+        values.push_back(new_value(words, all, values));
         all.insert(all.begin() + static_cast<std::ptrdiff_t>(below(all.size() + 1)),
-                   filled(form.fact, {{"{a}", word}, {"{n}", name}, {"{v}", now}}));
-        if (subject < counts.asked) made.answers.push_back(now);
+                   filled(form.fact, {{"{a}", word}, {"{n}", name}, {"{v}", values.back()}}));
+        if (subject < counts.asked) made.answers.push_back(values.back());
       }
       if (subject < counts.asked) asked.append(subject == 0 ? "" : " ").append(questions.back());
     }
@@ -224,6 +220,16 @@ class prompt_maker {
     }
   }
 
+  /// A value that is in none of the sentences, and contains none of the other values: so each of them stands once in the prompt.
+  std::string new_value(const std::vector<std::string>& words, const std::vector<std::string>& sentences,
+                        const std::vector<std::string>& others) {
+    for (;;) {
+      std::string now = value(words);
+      const bool in_text = std::ranges::any_of(sentences, [&](const std::string& s) { return s.find(now) != std::string::npos; });
+      if (!in_text && std::ranges::none_of(others, [&](const std::string& o) { return now.find(o) != std::string::npos; })) return now;
+    }
+  }
+
   static std::string filled(std::string_view form, std::initializer_list<std::pair<std::string_view, std::string_view>> holes) {
     std::string text(form);
     for (const auto& [hole, words] : holes)
@@ -234,6 +240,8 @@ class prompt_maker {
   std::mt19937_64 random_;
 };
 
+inline bool ends_sentence(char c) { return std::string_view(".?!").find(c) != std::string_view::npos; }
+
 }  // namespace detail
 
 /// Splits a text after each full stop, question mark or exclamation mark that a space follows. Line breaks count as spaces.
@@ -243,7 +251,7 @@ inline std::vector<std::string> sentences_of(std::string_view text) {
   for (const char c : text) {
     const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
     if (space && (now.empty() || now.back() == ' ')) continue;
-    if (space && std::string_view(".?!").find(now.back()) != std::string_view::npos) {
+    if (space && detail::ends_sentence(now.back())) {
       sentences.push_back(std::move(now));
       now.clear();
     } else {
@@ -260,8 +268,7 @@ inline std::vector<std::string> sentences_of(std::string_view text) {
 inline std::size_t beginning_of_sentence(std::string_view text, std::size_t at) {
   const std::size_t earliest = at - std::min<std::size_t>(at, 160);
   const auto begins = [&](std::size_t i) {
-    const bool ended = i > 1 && text[i - 1] == ' ' && std::string_view(".?!").find(text[i - 2]) != std::string_view::npos;
-    return ended || text[i - 1] == '\n';
+    return text[i - 1] == '\n' || (i > 1 && text[i - 1] == ' ' && detail::ends_sentence(text[i - 2]));
   };
   while (at > earliest && !begins(at)) --at;
   return at;

@@ -136,19 +136,23 @@ nlohmann::json inspected(const std::string& model) {
   return all;
 }
 
+/// The keys of a small model, without a vocabulary.
+std::vector<std::string> llama_keys(std::uint32_t layers) {
+  using lazyprune_test::gguf_key;
+  return {gguf_key("general.architecture", "llama"),
+          gguf_key("llama.embedding_length", std::uint32_t{4}),
+          gguf_key("llama.block_count", layers),
+          gguf_key("llama.context_length", std::uint32_t{64}),
+          gguf_key("llama.feed_forward_length", std::uint32_t{8}),
+          gguf_key("llama.attention.head_count", std::uint32_t{2}),
+          gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
+}
+
 }  // namespace
 
 TEST_CASE("stages come from lazyprune.json; a model without it that the program does not know stays dense") {
   const temporary_folder folder;
-  using lazyprune_test::gguf_key;
-  const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
-                                      gguf_key("llama.embedding_length", std::uint32_t{4}),
-                                      gguf_key("llama.block_count", std::uint32_t{20}),
-                                      gguf_key("llama.context_length", std::uint32_t{64}),
-                                      gguf_key("llama.feed_forward_length", std::uint32_t{8}),
-                                      gguf_key("llama.attention.head_count", std::uint32_t{2}),
-                                      gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
-  write_file(folder / "m.gguf", lazyprune_test::gguf_model(keys, {{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}}));
+  write_file(folder / "m.gguf", lazyprune_test::gguf_model(llama_keys(20), {{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}}));
   const auto described = [&] { return lazyprune_program({"inspect", "-m", folder.path()}).out; };
   auto all = inspected(folder.path());
   CHECK(all["stages"].is_null());
@@ -164,16 +168,9 @@ TEST_CASE("stages come from lazyprune.json; a model without it that the program 
 }
 
 TEST_CASE("a GGUF file without tensors is not supported") {
-  using lazyprune_test::gguf_key;
   const temporary_folder folder;
-  const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
-                                      gguf_key("llama.embedding_length", std::uint32_t{4}),
-                                      gguf_key("llama.block_count", std::uint32_t{2}),
-                                      gguf_key("llama.vocab_size", std::uint32_t{6}),
-                                      gguf_key("llama.context_length", std::uint32_t{64}),
-                                      gguf_key("llama.feed_forward_length", std::uint32_t{8}),
-                                      gguf_key("llama.attention.head_count", std::uint32_t{2}),
-                                      gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
+  std::vector<std::string> keys = llama_keys(2);
+  keys.push_back(lazyprune_test::gguf_key("llama.vocab_size", std::uint32_t{6}));
   write_file(folder / "m.gguf", lazyprune_test::gguf_model(keys, {}));
   const auto all = inspected(folder / "m.gguf");
   CHECK(complaint_line(1, all["supported"].get<std::string>()) == complaint_at((folder / "m.gguf") + ": tensors"));
