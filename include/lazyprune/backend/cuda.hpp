@@ -256,16 +256,16 @@ class cuda_backend {
   static void launch_rows(void (*kernel)(Parameters...), std::size_t rows, std::size_t columns, std::size_t shared_bytes,
                           Arguments&&... arguments) {
     if (rows == 0 || columns == 0) return;
-    device::launch(kernel, {static_cast<unsigned>(rows)}, {device::threads_for(columns)}, shared_bytes, device::stream(),
-                   std::forward<Arguments>(arguments)...);
+    device::launch_early(kernel, {static_cast<unsigned>(rows)}, {device::threads_for(columns)}, shared_bytes,
+                         std::forward<Arguments>(arguments)...);
   }
 
   /// Launches pieces_for(columns) blocks of threads_for(columns) threads for each row.
   template <class... Parameters, class... Arguments>
   static void launch_pieces(void (*kernel)(Parameters...), std::size_t rows, std::size_t columns, Arguments&&... arguments) {
     if (rows == 0 || columns == 0) return;
-    device::launch(kernel, {static_cast<unsigned>(rows), device::pieces_for(columns)}, {device::threads_for(columns)}, 0, device::stream(),
-                   std::forward<Arguments>(arguments)...);
+    device::launch_early(kernel, {static_cast<unsigned>(rows), device::pieces_for(columns)}, {device::threads_for(columns)}, 0,
+                         std::forward<Arguments>(arguments)...);
   }
 
   template <class T>

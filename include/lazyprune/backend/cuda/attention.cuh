@@ -76,6 +76,7 @@ __device__ __forceinline__ void load_floats(global<const std::uint16_t> from, fl
 template <class Stored>
 __global__ void put_rows(row_span<const float> k, row_span<const float> v, global<const std::uint32_t> slots, global<void* const> blocks,
                          unsigned kv_heads, unsigned head_dim, unsigned pitch) {
+  wait_for_earlier_work();
   const unsigned slot = slots[blockIdx.x], width = kv_heads * pitch;
   const global<Stored> key = global<Stored>(static_cast<Stored*>(blocks[slot / stored_kv::block_slots])) +
                              static_cast<std::size_t>(slot % stored_kv::block_slots) * width;
@@ -105,6 +106,7 @@ __global__ void put_rows(row_span<const float> k, row_span<const float> v, globa
 template <class Stored>
 __global__ void read_slots(global<const void* const> blocks, global<const std::uint32_t> slots, bool values, unsigned kv_heads,
                            unsigned head_dim, unsigned pitch, global<float> out) {
+  wait_for_earlier_work();
   const unsigned slot = slots[blockIdx.x], width = kv_heads * pitch;
   const std::size_t at = static_cast<std::size_t>(slot % stored_kv::block_slots + (values ? stored_kv::block_slots : 0)) * width;
   const global<const Stored> from = global<const Stored>(static_cast<const Stored*>(blocks[slot / stored_kv::block_slots])) + at;
@@ -170,6 +172,7 @@ struct exact_attention {
 
 template <class Stored, unsigned D, unsigned Warps>
 __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, Warps>::blocks) attend_exact(attention_task t) {
+  wait_for_earlier_work();
   using tile = exact_attention<Stored, D, Warps>;
   constexpr unsigned pitch = tile::pitch, query_pitch = tile::query_pitch, of_warp = 4, own = D / warp_lanes;
   constexpr unsigned piece = 16 / sizeof(Stored), pieces = D / piece, together = tile::keys * pieces / tile::threads;
@@ -358,6 +361,7 @@ __device__ __forceinline__ void load_queries(const attention_task& t, unsigned k
 template <unsigned D, unsigned Queries, bool Scaled>
 __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_attention<D, Queries>::blocks)
     attend_tensor(attention_task t) {
+  wait_for_earlier_work();
   using tile = tensor_attention<D, Queries>;
   constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // numbers of mma's tiles of eight columns
   constexpr unsigned row_tiles = tile::of_warp / 16;                                        // number of mma's tiles of sixteen rows
@@ -522,6 +526,7 @@ struct split_join {
 
 template <class Task>
 __global__ void __launch_bounds__(split_join::threads, 4) join_splits(Task t, unsigned splits) {
+  wait_for_earlier_work();
   const shared<float> share = shared_memory<float>(0), sums = share + most_splits, room = sums + split_join::threads;
   const std::size_t step = static_cast<std::size_t>(t.rows) * t.heads * (2 + t.head_dim);
   const global<float> part = t.parts + (static_cast<std::size_t>(blockIdx.x) * t.heads + blockIdx.y) * (2 + t.head_dim);
@@ -556,6 +561,7 @@ __global__ void __launch_bounds__(split_join::threads, 4) join_splits(Task t, un
 /// budget probe_scores: 64 registers, 4096 bytes of shared memory, 8 blocks of 128 threads
 template <class Stored>
 __global__ void probe_scores(attention_task t, unsigned first_row, unsigned active, global<float> out) {
+  wait_for_earlier_work();
   constexpr unsigned piece = 16 / sizeof(Stored), together = 4;
   const shared<float> q = shared_memory<float>(0);
   const unsigned kv_head = blockIdx.y, row = first_row + blockIdx.z, group = t.group();
@@ -584,6 +590,7 @@ __global__ void probe_scores(attention_task t, unsigned first_row, unsigned acti
 /// Turns scores (rows, active) into probabilities, in place. Grid (rows), with one float of shared memory for each warp.
 template <class Scalar>
 __global__ void softmax_rows(global<Scalar> x, unsigned active) {
+  wait_for_earlier_work();
   const global<Scalar> row = x + static_cast<std::size_t>(blockIdx.x) * active;
   const shared<float> room = shared_memory<float>(0);
   float most = no_score, sum = 0;
@@ -604,6 +611,7 @@ __global__ void softmax_rows(global<Scalar> x, unsigned active) {
 /// other, so the result has the same bits as the host's reduce_heads.
 template <class Scalar>
 __global__ void reduce_rows(global<Scalar> x, unsigned heads, unsigned active, head_reduction over) {
+  wait_for_earlier_work();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= active) return;
   const global<Scalar> row = x + static_cast<std::size_t>(blockIdx.y) * heads * active + i;
@@ -623,6 +631,7 @@ __global__ void reduce_rows(global<Scalar> x, unsigned heads, unsigned active, h
 template <class Scalar>
 __global__ void reduce_probes(global<const Scalar> x, unsigned queries, unsigned heads, unsigned active, global<const uint2> probes,
                               global<Scalar> out) {
+  wait_for_earlier_work();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= active) return;
   const uint2 probe = probes[blockIdx.y];

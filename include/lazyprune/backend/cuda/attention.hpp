@@ -113,7 +113,7 @@ class attention_layer {
   static void on_tensor_cores(const attention_task& t) {
     using tile = tensor_attention<D, Queries>;
     const auto kernel = t.soft_cap > 0 || t.scale <= 0 ? attend_tensor<D, Queries, false> : attend_tensor<D, Queries, true>;
-    launch(kernel, {t.kv_heads, tiles_of(t, Queries)}, {tile::threads}, tile::shared_bytes, stream(), t);
+    launch_early(kernel, {t.kv_heads, tiles_of(t, Queries)}, {tile::threads}, tile::shared_bytes, t);
   }
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
@@ -136,12 +136,12 @@ class attention_layer {
     if (splits > 1) t.parts = parts_.reserve(part_floats(splits, t.rows, t.heads, t.head_dim));
     give<exact_attention<Stored, D, 1>>(attend_exact<Stored, D, 1>, t, splits);
     if (splits > 1)
-      launch(join_splits<attention_task>, {t.rows, t.heads}, {split_join::threads}, split_join::shared_bytes, stream(), t, splits);
+      launch_early(join_splits<attention_task>, {t.rows, t.heads}, {split_join::threads}, split_join::shared_bytes, t, splits);
   }
 
   template <class Tile>
   static void give(void (*kernel)(attention_task), const attention_task& t, unsigned splits) {
-    launch(kernel, {tiles_of(t, Tile::queries), t.kv_heads, splits}, {Tile::threads}, Tile::shared_bytes, stream(), t);
+    launch_early(kernel, {tiles_of(t, Tile::queries), t.kv_heads, splits}, {Tile::threads}, Tile::shared_bytes, t);
   }
 
   template <class Stored>
@@ -149,14 +149,14 @@ class attention_layer {
     constexpr unsigned threads = 128;
     const auto active = static_cast<unsigned>(what.active.size()), queries = static_cast<unsigned>(probe.queries);
     float* const scores = scores_.reserve(static_cast<std::size_t>(queries) * t.heads * active);
-    launch(probe_scores<Stored>, {(active + threads - 1) / threads, t.kv_heads, queries}, {threads},
-           t.heads / t.kv_heads * t.pitch * sizeof(float), stream(), t, t.rows - queries, active, scores);
+    launch_early(probe_scores<Stored>, {(active + threads - 1) / threads, t.kv_heads, queries}, {threads},
+                 t.heads / t.kv_heads * t.pitch * sizeof(float), t, t.rows - queries, active, scores);
     const unsigned of_row = threads_for(active);
-    launch(softmax_rows<float>, {queries * t.heads}, {of_row}, of_row / warp_lanes * sizeof(float), stream(), scores, active);
+    launch_early(softmax_rows<float>, {queries * t.heads}, {of_row}, of_row / warp_lanes * sizeof(float), scores, active);
     if (!probe.probes.empty()) return show_probes(t, active, scores, probe, lists, back);
     if (probe.over_heads)
-      launch(reduce_rows<float>, {(active + threads - 1) / threads, queries}, {threads}, 0, stream(), scores, t.heads, active,
-             *probe.over_heads);
+      launch_early(reduce_rows<float>, {(active + threads - 1) / threads, queries}, {threads}, 0, scores, t.heads, active,
+                   *probe.over_heads);
     const std::size_t shown = probe.heads(what.shape), width = active * sizeof(float);
     back.copy(probe.data, probe.stride * sizeof(float), scores, t.heads / shown * width, width, queries * shown);
   }
@@ -169,8 +169,8 @@ class attention_layer {
     for (const head_probe& p : probe.probes) probed_.push_back({p.head, static_cast<unsigned>(p.over)});
     const auto [probes] = lists.send(std::span<const uint2>(probed_));
     float* const rows = rows_of_probes_.reserve(probed_.size() * active);
-    launch(reduce_probes<float>, {(active + threads - 1) / threads, static_cast<unsigned>(probed_.size())}, {threads}, 0, stream(),
-           probabilities, static_cast<unsigned>(probe.queries), t.heads, active, probes, rows);
+    launch_early(reduce_probes<float>, {(active + threads - 1) / threads, static_cast<unsigned>(probed_.size())}, {threads}, 0,
+                 probabilities, static_cast<unsigned>(probe.queries), t.heads, active, probes, rows);
     const std::size_t width = active * sizeof(float);
     back.copy(probe.data, probe.stride * sizeof(float), rows, width, width, probed_.size());
   }

@@ -63,6 +63,15 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(But) : "memory");
 }
 
+/// Waits until all earlier work of the stream is done (PTX: griddepcontrol). Every kernel that launch_early launches calls this function in
+/// each thread before it reads numbers that earlier work wrote, and before it writes any. Also lets the next kernel of the stream begin.
+__device__ __forceinline__ void wait_for_earlier_work() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+
 // A bf16 number is represented by its bits, as on the host. Rounding is to nearest, ties to even.
 __device__ __forceinline__ float widen(std::uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 __device__ __forceinline__ std::uint16_t round_to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }

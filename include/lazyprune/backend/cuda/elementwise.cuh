@@ -136,6 +136,7 @@ __device__ __forceinline__ void wide_or_not(bool wide, Body body) {
 template <class Stored>
 __global__ void embed_rows(row_span<const Stored> table, global<const std::uint32_t> ids, float scale, std::size_t columns,
                            row_span<float> out) {
+  wait_for_earlier_work();
   const global<const Stored> from = table.row(ids[blockIdx.x]);
   const global<float> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(columns);
@@ -155,6 +156,7 @@ __global__ void embed_rows(row_span<const Stored> table, global<const std::uint3
 template <class Scalar>
 __global__ void __launch_bounds__(256, 4)
     norm_rows(row_span<const Scalar> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Scalar> out) {
+  wait_for_earlier_work();
   const global<const float> from = x.row(blockIdx.x);
   const global<float> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(columns);
@@ -192,6 +194,7 @@ struct two_fours {
 /// budget add_rows: 40 registers, 0 bytes of shared memory, 6 blocks of 256 threads
 template <class Scalar>
 __global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std::size_t columns, row_span<Scalar> out) {
+  wait_for_earlier_work();
   const global<const float> from = x.row(blockIdx.x);
   const global<float> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(columns);
@@ -211,6 +214,7 @@ __global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std
 /// out = x rounded to bf16, followed by zeros from `columns` up to the stride of out.
 template <class Scalar>
 __global__ void round_rows(row_span<const Scalar> x, std::size_t columns, row_span<std::uint16_t> out) {
+  wait_for_earlier_work();
   const global<const float> from = x.row(blockIdx.x);
   const global<std::uint16_t> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(columns), width = static_cast<unsigned>(out.stride);
@@ -236,6 +240,7 @@ __device__ __forceinline__ float activated(gate_activation activation, float x) 
 template <class Scalar>
 __global__ void __launch_bounds__(256, 5)
     gate_rows(row_span<const Scalar> x, std::size_t ffn, gate_activation activation, row_span<Scalar> out) {
+  wait_for_earlier_work();
   const global<const float> gate = x.row(blockIdx.x), up = gate + ffn;
   const global<float> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(ffn);
@@ -258,6 +263,7 @@ __global__ void __launch_bounds__(256, 5)
 template <class Scalar>
 __global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t half, global<const std::uint32_t> positions,
                             global<const float> table) {
+  wait_for_earlier_work();
   const global<float> row = x.row(blockIdx.x);
   const global<const float> turn = table + positions[blockIdx.x] * 2 * half;
   const auto of_head = static_cast<unsigned>(half), pairs = static_cast<unsigned>(heads) * of_head;
@@ -289,6 +295,7 @@ struct row_move {
 /// Copies each row of the list, and converts it from type From to type To.
 template <class From, class To>
 __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
+  wait_for_earlier_work();
   const row_move move = moves[blockIdx.x];
   const global<const From> from = static_cast<const From*>(move.from);
   const global<To> to = static_cast<To*>(move.to);

@@ -5,14 +5,13 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include <lazyprune/backend/cuda/check.hpp>
+#include <lazyprune/backend/cuda/memory.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -30,9 +29,11 @@ void allow_shared_memory(void (*kernel)(Parameters...), std::size_t bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared), "shared memory");
 }
 
-/// Launches the kernel in a stream. If the grid has no blocks, launches nothing. Throws `error` if the launch fails.
+namespace detail {
+
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
+void launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...), dim3 grid, std::size_t shared_bytes,
+            Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   if (shared_bytes > little_shared) {
     static thread_local std::unordered_map<const void*, std::size_t> allowed;  // asking again costs a microsecond a launch
@@ -40,13 +41,28 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     if (shared_bytes > most) allow_shared_memory(kernel, shared_bytes);
     most = std::max(most, shared_bytes);
   }
-  std::tuple<Parameters...> given(std::forward<Arguments>(arguments)...);
-  std::apply(
-      [&](auto&... values) {
-        std::array<void*, sizeof...(Parameters)> pointers{&values...};
-        check(cudaLaunchKernel(kernel, grid, block, pointers.data(), shared_bytes, stream), "launch");
-      },
-      given);
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...), "launch");
+}
+
+}  // namespace detail
+
+/// Launches the kernel in a stream. If the grid has no blocks, launches nothing. Throws `error` if the launch fails.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, nullptr, 0};
+  detail::launch(config, kernel, grid, shared_bytes, std::forward<Arguments>(arguments)...);
+}
+
+/// Launches the kernel in the stream of this process as `launch` does, but its blocks may begin before the stream's earlier kernels have
+/// ended. So the device is not idle between two kernels. The kernel must call wait_for_earlier_work. Devices below compute capability 9.0
+/// launch the kernel as `launch` does. (CUDA C++ Programming Guide: programmatic dependent launch.)
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, Arguments&&... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream(), &early, the_stream().begins_early ? 1u : 0u};
+  detail::launch(config, kernel, grid, shared_bytes, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace device

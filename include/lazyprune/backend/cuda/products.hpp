@@ -191,8 +191,8 @@ class products {
     if (w.type() == dtype::bf16) {
       pitch = w.pitch();
       std::uint16_t* const rounded = rounded_.reserve(x.rows * pitch);
-      launch(round_rows<float>, {static_cast<unsigned>(x.rows), pieces_for(pitch)}, {threads_for(pitch)}, 0, stream(),
-             row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
+      launch_early(round_rows<float>, {static_cast<unsigned>(x.rows), pieces_for(pitch)}, {threads_for(pitch)}, 0,
+                   row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
       from = rounded;
     }
     const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -231,8 +231,8 @@ class products {
     p.results = static_cast<unsigned>(w.outputs() / Parts);
     p.add = add;
     p.activation = gate;
-    launch(kernel, {(p.results + row_product_block::warps - 1) / row_product_block::warps}, {row_product_block::threads},
-           row_product_block::shared_bytes(std::bit_ceil(x.rows), w.pitch()), stream(), p);
+    launch_early(kernel, {(p.results + row_product_block::warps - 1) / row_product_block::warps}, {row_product_block::threads},
+                 row_product_block::shared_bytes(std::bit_ceil(x.rows), w.pitch()), p);
   }
 
   scratch<std::uint16_t> rounded_;

@@ -60,8 +60,8 @@ __device__ __forceinline__ void round_to_shared(const row_product& p, shared<std
 /// out = x w^T + bias, or out += x w^T + bias. If Parts is 2, out = gate(first half of x w^T + bias) * second half. Grid (results /
 /// row_product_block::warps, rounded up). Each warp computes one number of each row of `out`: it reads one row of the weight, or the two
 /// rows that a gate joins. A lane takes eight adjacent weights at a time. It starts to load the next weights before it uses the last ones,
-/// and the first ones before it rounds activations. The order of a row's additions does not depend on Rows. The budgets are for 4096
-/// inputs.
+/// and the first ones before earlier work is done, because no kernel writes weights. The order of a row's additions does not depend on
+/// Rows. The budgets are for 4096 inputs.
 /// budget multiply_rows<1, 1>: 64 registers, 8192 bytes of shared memory, 4 blocks of 256 threads
 /// budget multiply_rows<2, 1>: 64 registers, 16384 bytes of shared memory, 4 blocks of 256 threads
 /// budget multiply_rows<4, 1>: 64 registers, 32768 bytes of shared memory, 4 blocks of 256 threads
@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(row_product_block::threads, (Rows * Parts < 8 
         at + j * step < p.pitch ? load<uint4>(weight + part * to_part + at + j * step) : uint4{0, 0, 0, 0};
   };
   fetch(lane * piece, now);
+  wait_for_earlier_work();
   round_to_shared<Rows>(p, x);
   __syncthreads();
   if (!works) return;

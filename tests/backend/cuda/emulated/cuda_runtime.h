@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -228,6 +229,33 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   (std::index_sequence_for<Parameters...>());
   device.give(stream, [=, &device] { device.threads.run(grid, block, shared_bytes, [&] { std::apply(kernel, given); }); });
   return cudaSuccess;
+}
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+union cudaLaunchAttributeValue {
+  int programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {  // the names of its first members are macros here
+  dim3 grid, block;
+  std::size_t shared_bytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+/// Begins no kernel early, as devices of compute capability 8.0.
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (config->numAttrs > 0) return cudaErrorInvalidValue;
+  std::tuple<Parameters...> given(std::forward<Arguments>(arguments)...);
+  return std::apply(
+      [&](auto&... values) {
+        std::array<void*, sizeof...(Parameters)> pointers{&values...};
+        return cudaLaunchKernel(kernel, config->grid, config->block, pointers.data(), config->shared_bytes, config->stream);
+      },
+      given);
 }
 
 // There is one device. Its memory pool keeps no freed memory.

@@ -112,6 +112,8 @@ void wait_for_copies() {
   emulated::running_grid().wait_for_copies(But);
 }
 
+inline void wait_for_earlier_work() {}
+
 inline float widen(std::uint16_t bits) { return float_of_bf16(bits); }
 inline std::uint16_t round_to_bf16(float value) { return bf16_of_float(value); }
 inline std::uint32_t pair_of_bf16(float low, float high) {
