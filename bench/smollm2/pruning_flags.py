@@ -11,7 +11,7 @@ def flags(calibration, stages):
     window, block = calibration["window"], calibration["block"]
     following = f",following={calibration['following']}" if "following" in calibration else ""
     return (f"--stages {stages} --scorer calibrated_attention:window={window},block={block},probes={probes}{following} "
-            f"--selector blocks:size={block} --keep-first 4 --keep-last {window} --decode kept")
+            f"--selector blocks:size={block} --keep-first 4 --keep-last {calibration.get('keep_last', window)} --decode kept")
 
 
 if __name__ == "__main__":

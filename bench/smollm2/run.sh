@@ -86,7 +86,7 @@ making= # more flags of make_tasks.py
 # The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
 judged_seed=40e05468
 # The schedules from which the table `calibrate` chooses, the gentlest first.
-calibrated_stages="12:0.2 9:0.4,12:0.5 6:0.5,9:0.5 6:0.6,9:0.5,12:0.6 6:0.5,9:0.4"
+calibrated_stages="12:0.3 9:0.5,12:0.5 6:0.6,9:0.5 6:0.55,9:0.45"
 
 # share N [LEAST]: prints N, or with --quick N / 100, and at least LEAST (1)
 share() {

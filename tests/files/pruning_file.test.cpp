@@ -33,6 +33,7 @@ TEST_CASE("the file of a calibration reads back as it was written") {
                                 .heads = 4,
                                 .fingerprint = "0123456789abcdef",
                                 .window = 16,
+                                .keep_last = 48,
                                 .block = 8,
                                 .following = 2,
                                 .probes = {{3, 1, 2, query_reduction::last, block_pooling::max, 0.1f},
@@ -43,6 +44,7 @@ TEST_CASE("the file of a calibration reads back as it was written") {
   CHECK(written.heads->scorer() ==
         "calibrated_attention:window=16,block=8,probes=3.1.2.last.max@0.1/3.2.3.max.mean.next@-2.5/5.3.0.mean.mean@1e-07,following=2");
   pruning_file alone = written;
+  alone.heads->keep_last.reset();
   alone.heads->following.reset();
   CHECK(pruning_file::read(folder.write("a.json", alone.text())) == alone);
   const pruning_file stages_alone{.stages = "2:0.5"};

@@ -287,7 +287,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
             CHECK((keep == everything || keep == all_with_keys || (keep >= 1 && keep <= context.active)));
             layer_id& first = first_seen[static_cast<std::size_t>(step)];
             if (keep != everything) first = std::min(first, done);
-            if (keep != everything) pruned[static_cast<std::size_t>(step)][done] = true;
+            if (keep != everything && keep != all_with_keys) pruned[static_cast<std::size_t>(step)][done] = true;
           }
       for (const phase step : {phase::prefill, phase::decode}) {
         CAPTURE(layers);

@@ -804,6 +804,53 @@ TEST_CASE("finish reports a schedule that prunes earlier than its first() says")
   CHECK(said(3) == "no error");
 }
 
+TEST_CASE("finish reports a schedule that prunes after a layer that its prunes_after() denies") {
+  struct denying : every {
+    bool prunes_after(layer_id done, phase, layer_id) const { return done != 2; }
+  };
+  CHECK(said_of(policy{attended_scores{}, denying{{.n = 2, .share = 0.5}}, top_k{}, keep_all{}}, {8}) ==
+        at("session: finish", {"prunes_after", "layer 1"}));
+}
+
+TEST_CASE("no layer shows probes if the schedule prunes by scores after none of the layers that follow in this step") {
+  const auto layers_with_probes = [](auto schedule, phase last, std::size_t tokens) {
+    lazyprune::session session(policy{calibrated_attention{.window = 4,
+                                                           .chosen = calibration::read("2.0.0.last.max@1/2.1.0.last.max@1/"
+                                                                                       "4.2.0.last.max@1/6.5.0.last.max@1")},
+                                      schedule, top_k{}, keep_all{}},
+                               {.layers = 8});
+    std::vector<layer_id> with_probes;
+    const std::vector<float> attention(64, 0.5f);
+    const auto run = [&](step_request request) {
+      with_probes.clear();
+      lazyprune::step step = session.begin(request);
+      for (layer_id l = 0; l < 8; ++l) {
+        const layer_plan plan = step.enter(l);
+        if (!step.wants_scores()) {
+          step.leave();
+          continue;
+        }
+        with_probes.push_back(l);
+        step.leave(probe_view{attention.data(), step.probes().size(), plan.active.size(), plan.active});
+      }
+      step.finish();
+    };
+    run({20, phase::prefill});
+    if (last == phase::decode) run({tokens, phase::decode});
+    return with_probes;
+  };
+  using list = std::vector<layer_id>;
+  const stages early{{2, 0.5}}, late{{2, 0.5}, {6, 0.5}};
+  CHECK(layers_with_probes(early, phase::prefill, 20) == list{0, 1});
+  CHECK(layers_with_probes(late, phase::prefill, 20) == list{0, 1, 2, 5});
+  CHECK(layers_with_probes(stages{{3, 0.5}}, phase::prefill, 20) == list{0, 1, 2});
+  CHECK(layers_with_probes(early, phase::decode, 1) == list{0, 1});
+  CHECK(layers_with_probes(prompt_sets{late}, phase::prefill, 20) == list{0, 1, 2, 5});
+  CHECK(layers_with_probes(prompt_sets{late}, phase::decode, 1) == list{});
+  CHECK(layers_with_probes(prompt_only{late}, phase::decode, 1) == list{});
+  CHECK(layers_with_probes(at_least{late, 21}, phase::prefill, 20) == list{0, 1, 2, 5});  // right for every length
+}
+
 TEST_CASE("evidence that is not finite prunes nothing, and finish names the token") {
   const float infinity = std::numeric_limits<float>::infinity();
   const auto said = [&](auto scorer, position wrong, float number, auto shown) {

@@ -23,8 +23,10 @@
 //                                                phase. The number must be right for every length of the sequence. Returns
 //                                                `layers` if the schedule never prunes
 //   layer_naming_schedule                        A schedule that also has the function prunes_after
-//                       s.prunes_after(done, phase, layers)   Returns whether the schedule could prune after `done` layers in that
-//                                                phase. The answer must be right for every length of the sequence
+//                       s.prunes_after(done, phase, layers)   Returns whether the schedule could prune by scores after `done` layers in
+//                                                that phase (`all_with_keys` needs no scores). The answer must be right for every length
+//                                                of the sequence. A scorer of probes is shown no evidence that is too late in its step
+//                                                for these layers
 //   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
 //                                                has room for all candidates and may serve as scratch. The session checks the list. If it
 //                                                is wrong, nothing is dropped and step::finish reports it

@@ -31,6 +31,7 @@ struct calibrated_heads {
   std::size_t heads = 0;                   // query heads of a layer
   std::string fingerprint;                 // of the model: model_fingerprint
   std::size_t window = 64;                 // evidence rows
+  std::optional<std::size_t> keep_last{};  // last tokens that always go on; if not set, these are the evidence rows
   std::size_t block = 32;                  // tokens in a block
   std::optional<positive> following{};     // blocks that stay with the block before them
   std::vector<calibrated_probe> probes{};  // ascending layers
@@ -53,7 +54,7 @@ struct pruning_file {
   std::optional<calibrated_heads> heads{};
 
   /// Throws `error` if the file cannot be read, or is not a JSON object with the one key "stages" or with all keys of a calibration, of
-  /// which "following" and the "counts_for" of a probe may be missing.
+  /// which "keep_last", "following" and the "counts_for" of a probe may be missing.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
     return parse(file.text(), file.name());
@@ -63,7 +64,7 @@ struct pruning_file {
   static pruning_file parse(std::string_view text, const std::string& file) {
     const json_value all = json_value::parse(text, file, most_bytes);
     if (all.has("probes"))
-      all.allow_only({"version", "model", "window", "block", "following", "stages", "probes", "fitted_on"});
+      all.allow_only({"version", "model", "window", "keep_last", "block", "following", "stages", "probes", "fitted_on"});
     else
       all.allow_only({"stages"});
     pruning_file result{all.at("stages").string()};
@@ -78,6 +79,7 @@ struct pruning_file {
     heads.heads = model.at("heads").whole_number(1, most);
     heads.fingerprint = model.at("fingerprint").string();
     heads.window = all.at("window").whole_number(1, most);
+    if (all.has("keep_last")) heads.keep_last = all.at("keep_last").whole_number(0, most);
     heads.block = all.at("block").whole_number(1, most);
     if (all.has("following")) heads.following = all.at("following").whole_number(1, most);
     heads.fitted_on = all.at("fitted_on").string();
@@ -108,8 +110,9 @@ struct pruning_file {
     }
     json all{{"version", 1},
              {"model", {{"name", h.model}, {"layers", h.layers}, {"heads", h.heads}, {"fingerprint", h.fingerprint}}},
-             {"window", h.window},
-             {"block", h.block}};
+             {"window", h.window}};
+    if (h.keep_last) all["keep_last"] = *h.keep_last;
+    all["block"] = h.block;
     if (h.following) all["following"] = std::size_t{*h.following};
     all["stages"] = stages;
     all["probes"] = std::move(probes);

@@ -40,6 +40,7 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
   CHECK(file["version"] == 1);
   CHECK(file["model"]["name"] == "pocket");
   CHECK(file["model"]["layers"] == 6);
+  CHECK(file["keep_last"] == 64);  // a tenth of these prompts has fewer tokens
   CHECK(file["following"] == 3);
   CHECK(file["fitted_on"] == "15 prompts made from text.txt");  // one answer is in the evidence rows
   REQUIRE(file["probes"].size() > 0);
@@ -55,6 +56,7 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
 
   json pruning = few;
   pruning["stages"] = "2:0.5";
+  pruning["keep_last"] = 80;
   write_file(files / "b.json", pruning.dump());
   const auto run = [&] {
     return lazyprune_program(
@@ -65,7 +67,7 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
   const json told = json::parse(pruned.out);
   CHECK(told["policy"]["text"].get<std::string>().find("--stages 2:0.5 --scorer calibrated_attention:window=64,block=16,probes=1.") !=
         std::string::npos);
-  CHECK(told["policy"]["text"].get<std::string>().find("--keep-first 4 --keep-last 64 --decode kept") != std::string::npos);
+  CHECK(told["policy"]["text"].get<std::string>().find("--keep-first 4 --keep-last 80 --decode kept") != std::string::npos);
   CHECK(told["computed"]["revived"] == 0);
 
   pruning["model"]["fingerprint"] = "0000000000000000";

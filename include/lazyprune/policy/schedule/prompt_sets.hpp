@@ -34,7 +34,7 @@ struct prompt_sets {
   layer_id first(phase, layer_id layers) const { return first_pruning(prefill, phase::prefill, layers); }
 
   bool prunes_after(layer_id done, phase step, layer_id layers) const {
-    return step == phase::prefill ? could_prune(prefill, done, step, layers) : done >= first(step, layers);
+    return step == phase::prefill && could_prune(prefill, done, step, layers);
   }
 
   bool sees_scores() const requires chosen_schedule<Schedule> { return prefill.sees_scores(); }
