@@ -84,7 +84,7 @@ answer=48 # tokens at most, enough for four numbers
 seed=2026
 making= # more flags of make_tasks.py
 # The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
-judged_seed=40e05468
+judged_seed=dcc2c8a7
 # The schedules from which the table `calibrate` chooses, the gentlest first.
 calibrated_stages="12:0.3 9:0.5,12:0.5 6:0.6,9:0.5 6:0.55,9:0.45"
 
@@ -298,14 +298,14 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 2000 "$(share 50)" $needles $other_needles
       beside_dense calibrated-ruler-2000 5 "calibrated=$flags" "gently=$gentle_flags"
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 50)" $needles $other_needles
+      beside_dense calibrated-ruler-4000 2 "calibrated=$flags"
       making="$making --reworded"
       # shellcheck disable=SC2086
       samples 2000 "$(share 25)" $needles $other_needles
-      beside_dense calibrated-reworded-2000 2 "calibrated=$flags" "gently=$gentle_flags"
+      beside_dense calibrated-reworded-2000 2 "calibrated=$flags"
       making="--chapters 10-18"
-      # shellcheck disable=SC2086
-      samples 4000 "$(share 50)" $needles $other_needles
-      beside_dense calibrated-ruler-4000 2 "calibrated=$flags" "gently=$gentle_flags"
       converse calibrated-conversations "dense=--policy dense" "calibrated=$flags"
       continue_novel calibrated-fidelity 2000 --variant "calibrated=$flags"
       seed=2026 making=
