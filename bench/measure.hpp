@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/cpu_peaks.hpp"
@@ -61,6 +62,29 @@ double time_of(benchmark::State& state, Work&& work) {
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(state.iterations());
+}
+
+/// Runs both sides in turn, as often as the benchmark asks. They take turns to go first. Returns the median seconds of each.
+template <class One, class Other>
+std::pair<double, double> times_in_turn(benchmark::State& state, const One& one, const Other& other) {
+  std::vector<double> of_one, of_other;
+  const auto timed = [](std::vector<double>& times, const auto& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  };
+  for (auto _ : state) {
+    const bool first = of_one.size() % 2 == 0;
+    if (first) timed(of_one, one);
+    timed(of_other, other);
+    if (!first) timed(of_one, one);
+  }
+  const auto median = [](std::vector<double>& times) {
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::ranges::nth_element(times, middle);
+    return *middle;
+  };
+  return {median(of_one), median(of_other)};
 }
 
 /// Registers a column that cannot be measured here. The output shows it with the reason.

@@ -10,9 +10,10 @@
 #include <lazyprune/model/random_source.hpp>
 #include <lazyprune/model/transformer.hpp>
 
-#include <chrono>
 #include <numeric>
 #include <vector>
+
+#include "../measure.hpp"
 
 namespace {
 
@@ -89,12 +90,6 @@ class plain_loop {
   std::vector<position> positions_;  // 0, 1, ...; also used as slots, because the token at position p is in slot p
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 void dense_session_over_plain_loop(benchmark::State& state) {
   const model_config config = four_layers();
   const dtype type = state.range(0) == 16 ? dtype::bf16 : dtype::f32;
@@ -108,33 +103,17 @@ void dense_session_over_plain_loop(benchmark::State& state) {
   workspace<cpu> work(m, backend);
   work.reserve(tokens);
 
-  std::vector<double> with_session, without;
-  const auto timed = [](std::vector<double>& times, auto&& pass) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::span<const float> logits = pass();
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    return logits;
-  };
   const auto through_session = [&] {
-    return timed(with_session, [&] {
-      text.clear();
-      return forward(work, text, ids, phase::prefill);
-    });
+    text.clear();
+    return forward(work, text, ids, phase::prefill);
   };
-  const auto plainly = [&] { return timed(without, [&] { return loop.forward(ids); }); };
+  const auto plainly = [&] { return loop.forward(ids); };
 
   if (!std::ranges::equal(through_session(), plainly())) return state.SkipWithError("the logits differ");
-  with_session.clear();
-  without.clear();
-  for (auto _ : state) {
-    const bool first = with_session.size() % 2 == 0;
-    if (first) through_session();
-    plainly();
-    if (!first) through_session();
-  }
-  state.counters["session_ms"] = 1e3 * median(with_session);
-  state.counters["loop_ms"] = 1e3 * median(without);
-  state.counters["ratio"] = median(with_session) / median(without);
+  const auto [session, without] = bench::times_in_turn(state, through_session, plainly);
+  state.counters["session_ms"] = 1e3 * session;
+  state.counters["loop_ms"] = 1e3 * without;
+  state.counters["ratio"] = session / without;
 }
 
 BENCHMARK(dense_session_over_plain_loop)

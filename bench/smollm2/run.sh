@@ -311,20 +311,22 @@ for table in ${TABLES:-$unasked}; do
       seed=2026 making=
       ;;
     baselines)
-      # Other methods with as many rows as the calibration, on the first samples of the table `calibrated`. All keep the first 4 and the last 64
-      # tokens. The layers after which some of them prune are chosen on the questions that chose the calibration's stages. `mean_of_heads` has the
-      # stages and blocks of the calibration, but its score is the mean over all heads, as in the paper.
+      # Other methods with as many rows as the calibration, on the first samples of the table `calibrated`. All keep the first 4
+      # tokens, and as many last ones as the calibration. The layers after which some of them prune are chosen on the questions that chose the
+      # calibration's stages. `mean_of_heads` has the stages and blocks of the calibration, but its score is the mean over all heads, as in the
+      # paper.
       seed=$((0x$judged_seed))
       flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
       stages=$(echo "$flags" | sed 's/--stages \([^ ]*\) .*/\1/')
       kept="$(echo "$flags" | sed 's/ --keep-first.*//') --decode kept"
+      last=$(echo "$flags" | sed 's/.*--keep-last \([0-9]*\).*/\1/')
       rows=$(awk -v of_stages="$stages" 'BEGIN { kept = 1; layers = 30
         count = split(of_stages, stage, ","); for (i = 1; i <= count; ++i) { split(stage[i], part, ":")
         rows += kept * (part[1] - before); before = part[1]; kept *= part[2] }
         print((rows + kept * (layers - before)) / layers) }')
       python3 bench/smollm2/half_of_novel.py "$work/fitted.txt" "$work/chosen.txt"
       data="-f $work/chosen.txt --prompts $(share 48 8)"
-      lazyprune sweep baselines-layers --budgets "$rows" --timed 1 --keep-first 4 --keep-last 64 \
+      lazyprune sweep baselines-layers --budgets "$rows" --timed 1 --keep-first 4 --keep-last "$last" \
         --methods fastkv@6,fastkv@9,fastkv@12,gemfilter@6,gemfilter@9,gemfilter@12,given@6,given@9
       chosen=$(python3 bench/smollm2/best_layers.py "$out/sweep.csv")
       cp "$out/sweep.csv" "$here/baselines-layers.csv"
@@ -332,8 +334,8 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 2000 "$(share 50)" $needles $other_needles
       data="$data --limit $(share 15)"
-      lazyprune sweep baselines --budgets "$rows" --seeds 1 --timed 2 --keep-first 4 --keep-last 64 --methods "$chosen,snapkv,streaming,random" \
-        --variant "calibrated=$kept" --variant "mean_of_heads=$(echo "$kept" | sed 's/--scorer [^ ]* //')"
+      lazyprune sweep baselines --budgets "$rows" --seeds 1 --timed 2 --keep-first 4 --keep-last "$last" \
+        --methods "$chosen,snapkv,streaming,random" --variant "calibrated=$kept" --variant "mean_of_heads=$(echo "$kept" | sed 's/--scorer [^ ]* //')"
       cp "$out/sweep.csv" "$here/baselines.csv"
       seed=2026 making=
       ;;

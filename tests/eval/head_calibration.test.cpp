@@ -122,6 +122,8 @@ TEST_CASE("recall counts the blocks that matter among the best candidates; promp
   CHECK(recall(prompts, score, 0.1) == 0.0);  // at least one block is kept
   CHECK(recall(prompts, score, 0.5) == 0.5);
   CHECK(recall(prompts, score, 1.0) == 1.0);
+  for (const double share : {0.1, 0.5, 1.0}) CHECK(recall(prompts, score, share, 0, prompts[0].candidates()) == 1.0);  // none counts
+  CHECK(recall(prompts, score, 0.5, 0, 1) == 1.0);  // of the first three blocks, two are kept
   CHECK(recall(std::span(prompts).last(1), score, 0.5) == 1.0);
   CHECK(fit(std::span(prompts).last(1), std::vector<std::size_t>{0}).empty());
 }

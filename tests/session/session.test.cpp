@@ -812,43 +812,56 @@ TEST_CASE("finish reports a schedule that prunes after a layer that its prunes_a
         at("session: finish", {"prunes_after", "layer 1"}));
 }
 
-TEST_CASE("no layer shows probes if the schedule prunes by scores after none of the layers that follow in this step") {
-  const auto layers_with_probes = [](auto schedule, phase last, std::size_t tokens) {
-    lazyprune::session session(policy{calibrated_attention{.window = 4,
-                                                           .chosen = calibration::read("2.0.0.last.max@1/2.1.0.last.max@1/"
-                                                                                       "4.2.0.last.max@1/6.5.0.last.max@1")},
-                                      schedule, top_k{}, keep_all{}},
-                               {.layers = 8});
+namespace {
+
+/// Scores as calibrated_attention does, but may remember something from one step to the next.
+struct remembering_heads : calibrated_attention {
+  static constexpr bool of_one_step = false;
+};
+
+}  // namespace
+
+TEST_CASE("a scorer of one step is shown nothing after the last layer at which the schedule prunes by scores in this step") {
+  const calibrated_attention heads{.window = 4,
+                                   .chosen = calibration::read("2.0.0.last.max@1/2.1.0.last.max@1/4.2.0.last.max@1/6.5.0.last.max@1")};
+  const std::vector<float> attention(64, 0.5f);
+  std::size_t revived = 0;
+  const auto layers_with_probes = [&](auto scorer, auto schedule, phase last) {
+    lazyprune::session session(policy{scorer, schedule, top_k{}, keep_all{}}, {.layers = 8});
     std::vector<layer_id> with_probes;
-    const std::vector<float> attention(64, 0.5f);
-    const auto run = [&](step_request request) {
+    for (const step_request request : {step_request{20, phase::prefill}, step_request{1, phase::decode}}) {
+      if (request.phase == phase::decode && last == phase::prefill) break;
       with_probes.clear();
       lazyprune::step step = session.begin(request);
       for (layer_id l = 0; l < 8; ++l) {
-        const layer_plan plan = step.enter(l);
-        if (!step.wants_scores()) {
+        const layer_plan& plan = step.enter(l);
+        if (step.wants_scores()) with_probes.push_back(l);
+        if (step.wants_scores())
+          step.leave(probe_view{attention.data(), step.probes().size(), plan.active.size(), plan.active});
+        else
           step.leave();
-          continue;
-        }
-        with_probes.push_back(l);
-        step.leave(probe_view{attention.data(), step.probes().size(), plan.active.size(), plan.active});
       }
       step.finish();
-    };
-    run({20, phase::prefill});
-    if (last == phase::decode) run({tokens, phase::decode});
+    }
+    revived = session.stats().revived;
     return with_probes;
   };
   using list = std::vector<layer_id>;
   const stages early{{2, 0.5}}, late{{2, 0.5}, {6, 0.5}};
-  CHECK(layers_with_probes(early, phase::prefill, 20) == list{0, 1});
-  CHECK(layers_with_probes(late, phase::prefill, 20) == list{0, 1, 2, 5});
-  CHECK(layers_with_probes(stages{{3, 0.5}}, phase::prefill, 20) == list{0, 1, 2});
-  CHECK(layers_with_probes(early, phase::decode, 1) == list{0, 1});
-  CHECK(layers_with_probes(prompt_sets{late}, phase::prefill, 20) == list{0, 1, 2, 5});
-  CHECK(layers_with_probes(prompt_sets{late}, phase::decode, 1) == list{});
-  CHECK(layers_with_probes(prompt_only{late}, phase::decode, 1) == list{});
-  CHECK(layers_with_probes(at_least{late, 21}, phase::prefill, 20) == list{0, 1, 2, 5});  // right for every length
+  CHECK(layers_with_probes(heads, early, phase::prefill) == list{0, 1});
+  CHECK(layers_with_probes(heads, late, phase::prefill) == list{0, 1, 2, 5});
+  CHECK(layers_with_probes(heads, stages{{3, 0.5}}, phase::prefill) == list{0, 1, 2});
+  CHECK(layers_with_probes(heads, early, phase::decode) == list{0, 1});
+  CHECK(layers_with_probes(any_scorer(heads), early, phase::decode) == list{0, 1});
+  CHECK(layers_with_probes(heads, prompt_sets{late}, phase::prefill) == list{0, 1, 2, 5});
+  CHECK(layers_with_probes(heads, prompt_sets{late}, phase::decode) == list{});
+  CHECK(layers_with_probes(heads, prompt_only{late}, phase::decode) == list{});
+  CHECK(layers_with_probes(heads, at_least{late, 21}, phase::prefill) == list{0, 1, 2, 5});  // the answer must be right for every length
+
+  // A schedule that sees scores is always asked, and so is a scorer that may remember.
+  CHECK(layers_with_probes(heads, prompt_sets{adaptive{.from = 2, .mass = 0.5}}, phase::decode) == list{0, 1, 2, 5});
+  CHECK(revived == 0);
+  CHECK(layers_with_probes(remembering_heads{heads}, prompt_only{early}, phase::decode) == list{0, 1, 2, 5});
 }
 
 TEST_CASE("evidence that is not finite prunes nothing, and finish names the token") {

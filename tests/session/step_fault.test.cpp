@@ -27,6 +27,6 @@ TEST_CASE("the error of a fault names the layer and has a code") {
         at("session: finish", {"layer 2", "a window of queries", ", found -inf", "17"}));
   CHECK(said({0, wrong_indices{"selector", {.below = 4, .count = 2, .index = 0, .before = 3}}}) ==
         at("session: finish", {"below 4", "selector", "layer 0", ", found 0", "after 3"}));
-  CHECK(said({5, unforetold_pruning{layer_id{9}}}) == at("session: finish", {"before 9", "layer 4"}));
-  CHECK(said({5, unforetold_pruning{{}}}) == at("session: finish", {"prunes_after", "layer 4"}));
+  CHECK(said({5, denied_pruning{layer_id{9}}}) == at("session: finish", {"before 9", "layer 4"}));
+  CHECK(said({5, denied_pruning{{}}}) == at("session: finish", {"prunes_after", "layer 4"}));
 }

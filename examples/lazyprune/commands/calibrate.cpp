@@ -277,9 +277,8 @@ class calibrating {
     return static_cast<double>(blocks) / static_cast<double>(fitted_.size() + held_out_.size());
   }
 
-  /// The last tokens that always go on: a tenth of a prompt, but at least the evidence rows. Prose goes on from its last tokens. With the
-  /// last 192 tokens of 2,000 in place of 64, SmolLM2 has the same best token as the dense model in 86 % of the places of a novel in place
-  /// of 80 %.
+  /// The number of last tokens that always go on: a tenth of a prompt, but at least the evidence rows. Prose goes on from its last tokens
+  /// (bench/smollm2/README.md, "Heads found by a calibration").
   std::size_t kept_last() const { return std::max(window, static_cast<std::size_t>(mean_blocks() / 10) * flags_.block); }
 
   /// The smallest share of a prompt that holds the last tokens and, in twentieths of the other blocks, nearly all blocks that matter.
@@ -287,7 +286,8 @@ class calibrating {
     constexpr double enough = 0.99;
     const double last = std::min(1.0, static_cast<double>(kept_last()) / (mean_blocks() * static_cast<double>(flags_.block)));
     for (int twentieths = 1; twentieths < 20; ++twentieths)
-      if (recall(held_out_, score, twentieths / 20.0, following) >= enough) return last + (1 - last) * twentieths / 20.0;
+      if (recall(held_out_, score, twentieths / 20.0, following, (kept_last() - window) / flags_.block) >= enough)
+        return last + (1 - last) * twentieths / 20.0;
     return 1;
   }
 

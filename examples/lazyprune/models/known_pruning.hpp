@@ -14,9 +14,6 @@ struct pruning_file;
 
 namespace program {
 
-/// While fewer tokens than this are known, a known calibration prunes nothing. It was tried on longer prompts.
-inline constexpr std::size_t known_least_tokens = 1500;
-
 /// Returns the calibration of the model with this fingerprint (model_fingerprint), or null if the program knows none. A fine-tuned model
 /// has the fingerprint of the model that it was made from if its first norm was not trained. Its heads probably do the same work, but
 /// nobody has tried.

@@ -93,7 +93,7 @@ std::optional<recommended_stages> opened_model::stages() const {
   const std::optional<std::string> own = fingerprint_if_readable(*files_);
   const std::shared_ptr<const pruning_file> known = own ? known_pruning(*own) : nullptr;
   if (!known) return std::nullopt;
-  return recommended_stages{known->stages, stages_source::program, "", known_least_tokens, known};
+  return recommended_stages{known->stages, stages_source::program, "", known->heads->least_tokens(), known};
 }
 
 recommended_stages opened_model::recommended_by(const pruning_file& file, stages_source from, const std::string& where) const {
@@ -107,6 +107,7 @@ recommended_stages opened_model::recommended_by(const pruning_file& file, stages
   if (heads.heads != config().n_heads) refuse("model.heads", std::to_string(config().n_heads), std::to_string(heads.heads));
   const std::string own = fingerprint();
   if (heads.fingerprint != own) refuse("model.fingerprint", own, printable(heads.fingerprint));
+  found.least_tokens = heads.least_tokens();
   found.calibration = std::make_shared<const pruning_file>(file);
   return found;
 }

@@ -9,6 +9,7 @@
 //   probing_scorer      s.probes(layer)          A scorer of every_layer<probe_view>. Returns the probes that it reads at a layer, as
 //                                                std::span<const head_probe>. At a layer without probes it is shown a view without them.
 //                                                It has a member `window`, too
+//   one_step_scorer     S::of_one_step           A scorer of every_layer<view>. true: its scores depend on the evidence of one step alone
 //   head_reducing_scorer                         A scorer of attention that also has the function over_heads
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
@@ -25,8 +26,8 @@
 //   layer_naming_schedule                        A schedule that also has the function prunes_after
 //                       s.prunes_after(done, phase, layers)   Returns whether the schedule could prune by scores after `done` layers in
 //                                                that phase (`all_with_keys` needs no scores). The answer must be right for every length
-//                                                of the sequence. A scorer of probes is shown no evidence that is too late in its step
-//                                                for these layers
+//                                                of the sequence. After the last such layer, a one_step_scorer is shown nothing more in
+//                                                that step
 //   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
 //                                                has room for all candidates and may serve as scratch. The session checks the list. If it
 //                                                is wrong, nothing is dropped and step::finish reports it
@@ -154,6 +155,12 @@ concept head_reducing_scorer = requires(const S s) {
   { s.over_heads() } -> std::convertible_to<std::optional<head_reduction>>;
 };
 
+/// A scorer that remembers nothing from one step to the next.
+template <class S>
+concept one_step_scorer = requires {
+  requires S::of_one_step;
+};
+
 /// The evidence that the engine has to show the scorer.
 template <class Scorer>
 constexpr scorer_needs needs_of(const Scorer& scorer) {
@@ -164,6 +171,7 @@ constexpr scorer_needs needs_of(const Scorer& scorer) {
     if constexpr (std::same_as<evidence_of<Scorer>, window_view> || std::same_as<evidence_of<Scorer>, probe_view>)
       needs.window = scorer.window;
     if constexpr (head_reducing_scorer<Scorer>) needs.over_heads = scorer.over_heads();
+    needs.of_one_step = one_step_scorer<Scorer>;
     return needs;
   }
 }
@@ -225,14 +233,14 @@ constexpr layer_id first_pruning(const Schedule& schedule, phase step, layer_id 
     return 0;
 }
 
-/// A schedule that says after which layers it could prune.
+/// A schedule that says after which layers it could prune by scores.
 template <class S>
 concept layer_naming_schedule = any_kind_of_schedule<S> && requires(const S s, layer_id done, phase step, layer_id layers) {
   { s.prunes_after(done, step, layers) } -> std::convertible_to<bool>;
 };
 
-/// Returns whether the schedule could prune after `done` layers. If the schedule does not say, it could prune after any number of layers
-/// from `first_pruning` on.
+/// Returns whether the schedule could prune by scores after `done` layers. If the schedule does not say, it could prune after any number of
+/// layers from `first_pruning` on.
 template <any_kind_of_schedule Schedule>
 constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, layer_id layers) {
   if constexpr (layer_naming_schedule<Schedule>)

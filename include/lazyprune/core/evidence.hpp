@@ -53,12 +53,15 @@ inline std::span<const position> positions_of(const evidence& shown) {
 /// The needs of a scorer (core/concepts.hpp), as a value.
 struct scorer_needs {
   evidence_kind kind;  // `none` if positions are enough
-  bool every_layer;    // whether the scorer needs evidence after every layer but the last, and memory
+  bool every_layer;    // whether the scorer needs evidence after every layer but the last, and memory; but see of_one_step
   std::size_t window;  // number of queries of a window_view or probe_view; 0 for other views
   /// For attention and windows: `mean` or `max` if the scorer reads only the mean or only the maximum over the heads. An engine may then
   /// show one head that holds this mean or maximum, and need not copy every head from its device. The scores are the same up to rounding.
   /// Without a value the scorer reads each head.
   std::optional<head_reduction> over_heads = std::nullopt;
+  /// Whether the scores of a step depend on the evidence of this step alone, although the scorer needs it after every layer. The engine
+  /// then shows nothing after the last layer at which the schedule could prune by scores in this step.
+  bool of_one_step = false;
 };
 
 }  // namespace v0

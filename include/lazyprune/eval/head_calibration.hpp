@@ -72,16 +72,17 @@ inline std::vector<float> scores_of(const calibration_prompt& p, std::span<const
 }
 
 /// Returns the recall of a score, as a mean over the prompts: of the blocks that matter in a prompt, the share that ranks among the best
-/// `share` of the candidates, or first. Prompts in which no block matters do not count. If no prompt counts, the result is 1.
+/// `share` of the candidates, or first. The last `left_out` candidates count neither as candidates nor as blocks that matter. Prompts in
+/// which no block matters do not count. If no prompt counts, the result is 1.
 inline double recall(std::span<const calibration_prompt> prompts, std::span<const weighted_feature> score, double share,
-                     std::size_t following = 0) {
+                     std::size_t following = 0, std::size_t left_out = 0) {
   double sum = 0;
   std::size_t counted = 0;
   for (const calibration_prompt& p : prompts) {
-    const auto all = static_cast<double>(std::ranges::count(p.matters, 1));
+    std::vector<std::size_t> order(p.candidates() - std::min(left_out, p.candidates()));
+    const auto all = static_cast<double>(std::ranges::count(std::span(p.matters).first(order.size()), 1));
     if (all == 0) continue;
     const std::vector<float> scores = scores_of(p, score, following);
-    std::vector<std::size_t> order(scores.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
     order.resize(

@@ -104,28 +104,29 @@ class session final : public step_machine {
     return everything;
   }
 
-  /// The schedule's answer. If its `first` or its `prunes_after` says that it does not prune here, notes a fault of the step and returns
-  /// `everything`.
+  /// The schedule's answer. If it contradicts the schedule's `first` or `prunes_after`, notes a fault of the step and returns `everything`.
   std::size_t checked(std::size_t quota, layer_id done) noexcept {
     if (quota == everything) return quota;
     const phase step = context(done).step;
     const layer_id first = first_pruning(policy_.schedule, step, layers());
     if (done >= first && (quota == all_with_keys || could_prune(policy_.schedule, done, step, layers()))) return quota;
-    note_fault(done, unforetold_pruning{done < first ? std::optional(first) : std::nullopt});
+    note_fault(done, denied_pruning{done < first ? std::optional(first) : std::nullopt});
     return everything;
   }
 
-  /// Returns whether the schedule could prune by scores in this step, after `done` layers or more. If not, no layer needs to show probes.
-  bool could_still_prune(layer_id done) const noexcept {
+  /// Returns whether scores after `done` layers or more can no longer matter: the schedule prunes nothing more by scores in this step, and
+  /// the scorer forgets this step's evidence.
+  bool no_more_scores(layer_id done) const noexcept {
+    if (!needs().of_one_step || by_scores()) return false;
     while (done < layers() && !could_prune(policy_.schedule, done, context(done).step, layers())) ++done;
-    return done < layers();
+    return done == layers();
   }
 
   evidence_kind ask_schedule() noexcept override {
     if constexpr (is_policy) {
       quota_ = quota_without_scores(layers_done() + 1);
-      if (needs().kind == evidence_kind::probes && (probes_read(layers_done()).empty() || !could_still_prune(layers_done() + 1)))
-        return evidence_kind::none;
+      if (needs().kind == evidence_kind::probes && probes_read(layers_done()).empty()) return evidence_kind::none;
+      if (no_more_scores(layers_done() + 1)) return evidence_kind::none;
       if (quota_ == all_with_keys) return evidence_kind::none;
       return needs().every_layer || by_scores() || quota_ != everything ? needs().kind : evidence_kind::none;
     } else {
@@ -192,7 +193,7 @@ class session final : public step_machine {
   /// or if its scores decide nothing.
   bool score_without_evidence() noexcept {
     if (needs().kind == evidence_kind::probes && layers_done() > 0) {
-      if (!could_still_prune(layers_done())) return false;
+      if (no_more_scores(layers_done())) return false;
       score_by(probe_view{nullptr, 0, 0, active()});
       return true;
     }

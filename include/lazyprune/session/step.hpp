@@ -63,7 +63,8 @@ class step {
 
   /// Ends the step after all its layers. Throws `error` for the first fault in the step. The code is wrong_order if wanted evidence did not
   /// come. It is bad_input if evidence has a number that is not finite, a selector or a store wrote a wrong list, or a schedule pruned too
-  /// early. After such a fault, or if layers are missing, the step stays unfinished, and the next `begin` throws.
+  /// early or after a layer that its `prunes_after` denies. After such a fault, or if layers are missing, the step stays unfinished, and
+  /// the next `begin` throws.
   void finish() { machine_->finish(); }
 
   /// Throws the error that `finish` would throw, and changes nothing. Use it for a batch that must finish all steps or none.

@@ -35,14 +35,14 @@ struct wrong_indices {
 
 /// A schedule prunes after fewer layers than its `first` says, or after a layer that its `prunes_after` denies. Chunks of the prompt have
 /// then already run too many layers, or the scores lack evidence.
-struct unforetold_pruning {
+struct denied_pruning {
   std::optional<layer_id> first;  // not set if it is `prunes_after` that denies
 };
 
 /// The first fault of a step. It happened with `done` layers done.
 struct step_fault {
   layer_id done;
-  std::variant<missed_evidence, wrong_evidence, wrong_indices, unforetold_pruning> what;
+  std::variant<missed_evidence, wrong_evidence, wrong_indices, denied_pruning> what;
 };
 
 /// The error to report: wrong_order if the wanted evidence did not come, else bad_input.
@@ -62,7 +62,7 @@ inline error error_of(const step_fault& fault) {
     return session_error(
         "ascending indices below " + std::to_string(wrong->fault.below) + " from the " + std::string(wrong->by) + " " + place,
         wrong->fault.found());
-  const auto& first = std::get<unforetold_pruning>(fault.what).first;
+  const auto& first = std::get<denied_pruning>(fault.what).first;
   return session_error(first ? "a schedule that prunes nothing before " + std::to_string(*first) + " layers are done, as its `first` says"
                              : "a schedule that prunes only where its `prunes_after` says",
                        "pruning " + place);

@@ -339,9 +339,9 @@ TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the s
   const auto known = lazyprune::pruning_file::read(source_dir() / "examples/lazyprune/models/known/SmolLM2-135M-Instruct.json");
   const std::string policy = run["policy"]["text"].get<std::string>();
   CHECK(policy.starts_with("--stages " + known.stages + " --scorer " + known.heads->scorer()));
-  CHECK(policy.find("--least-tokens 1500") != std::string::npos);
+  CHECK(policy.find("--least-tokens 1536") != std::string::npos);
   const program_result of_short = lazyprune_program({"run", "-m", model, "-p", "Hello", "-n", "2"});
-  CHECK_MESSAGE(of_short.err.find("nothing was pruned, because the policy prunes from 1500 tokens on") != std::string::npos, of_short.err);
+  CHECK_MESSAGE(of_short.err.find("nothing was pruned, because the policy prunes from 1536 tokens on") != std::string::npos, of_short.err);
   const json described = json::parse(lazyprune_program({"inspect", "-m", model, "--json"}).out);
   CHECK(described["stages"] == known.stages);
   CHECK(described["stages_from"] == "program");

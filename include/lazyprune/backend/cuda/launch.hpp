@@ -53,15 +53,30 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   detail::launch(config, kernel, grid, shared_bytes, std::forward<Arguments>(arguments)...);
 }
 
+/// A kernel without work. The device's version of it tells for which compute capability all kernels were compiled.
+template <class = void>
+__global__ void kernel_without_work() {}
+
+/// Returns whether a kernel may begin before the stream's earlier kernels have ended: wait_for_earlier_work waits only if it was compiled
+/// for compute capability 9.0 or later, and such kernels run on no older device.
+inline bool kernels_may_begin_early() {
+  static const bool may = [] {
+    cudaFuncAttributes compiled{};
+    check(cudaFuncGetAttributes(&compiled, kernel_without_work<>), "kernels");
+    return compiled.ptxVersion >= 90;
+  }();
+  return may;
+}
+
 /// Launches the kernel in the stream of this process as `launch` does, but its blocks may begin before the stream's earlier kernels have
-/// ended. So the device is not idle between two kernels. The kernel must call wait_for_earlier_work. Devices below compute capability 9.0
-/// launch the kernel as `launch` does. (CUDA C++ Programming Guide: programmatic dependent launch.)
+/// ended, where kernels_may_begin_early. So the device is not idle between two kernels. The kernel must call wait_for_earlier_work. (CUDA
+/// C++ Programming Guide: programmatic dependent launch.)
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, Arguments&&... arguments) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream(), &early, the_stream().begins_early ? 1u : 0u};
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream(), &early, kernels_may_begin_early() ? 1u : 0u};
   detail::launch(config, kernel, grid, shared_bytes, std::forward<Arguments>(arguments)...);
 }
 

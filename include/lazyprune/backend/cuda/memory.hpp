@@ -27,7 +27,6 @@ inline int current_device() {
 struct stream_of_device {
   cudaStream_t stream;
   int device;
-  bool begins_early;  // whether a kernel may begin before the stream's earlier kernels have ended (compute capability 9.0)
 };
 
 /// The device of this process, and the stream of all its backend objects (contexts). The device is the current device of the thread that
@@ -35,10 +34,7 @@ struct stream_of_device {
 /// order without events. Freed memory stays in the driver's pool, so that it can be allocated again without a system call.
 inline const stream_of_device& the_stream() {
   static const stream_of_device one = [] {
-    stream_of_device made{nullptr, current_device(), false};
-    int major = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, made.device), "device");
-    made.begins_early = major >= 9;
+    stream_of_device made{nullptr, current_device()};
     check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "stream");
     cudaMemPool_t pool;
     check(cudaDeviceGetDefaultMemPool(&pool, made.device), "memory pool");

@@ -203,7 +203,7 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
   return blocks;
 }
 
-/// Each token has a sum, 0 at the start of a step. After each layer, each probe of the layer adds a term to the sums of the active tokens:
+/// Each token has a sum, 0 at the start of a step. After each layer up to the last at which the schedule prunes, each probe of the layer adds a term to the sums of the active tokens:
 /// its weight times the standardised number of a block (standardise_blocks). The block is the token's own. If the probe counts for the next
 /// block, it is the block before; if that block has no active token, the term is 0. Such a probe reads a head that attends to the
 /// question's words in the text: the answer often begins in the next block. A later stage goes on with these sums. With the probes of its
@@ -217,6 +217,7 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
 /// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
 struct calibrated_attention {
   static constexpr std::string_view name = "calibrated_attention";
+  static constexpr bool of_one_step = true;
   positive window = 64;
   positive block = 32;
   std::optional<calibration> chosen{};

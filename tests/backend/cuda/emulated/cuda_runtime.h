@@ -230,6 +230,15 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   device.give(stream, [=, &device] { device.threads.run(grid, block, shared_bytes, [&] { std::apply(kernel, given); }); });
   return cudaSuccess;
 }
+struct cudaFuncAttributes {
+  int ptxVersion;
+};
+/// All kernels are as if compiled for compute capability 8.0.
+template <class Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel*) {
+  attributes->ptxVersion = 80;
+  return cudaSuccess;
+}
 enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
 union cudaLaunchAttributeValue {
   int programmaticStreamSerializationAllowed;
