@@ -19,7 +19,7 @@ work=$build/gemma3
 here=bench/gemma3
 calibration=examples/lazyprune/models/known/gemma-3-270m.json # the program's table of known models has it
 # The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
-judged_seed=0
+judged_seed=1c2023ac
 # shellcheck disable=SC2086
 install_missing $library_packages python3
 fetch_gemma3 "$@"
