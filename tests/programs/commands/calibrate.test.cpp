@@ -67,7 +67,8 @@ TEST_CASE("a calibration from a text is written to a file, and prunes the model 
   const json told = json::parse(pruned.out);
   CHECK(told["policy"]["text"].get<std::string>().find("--stages 2:0.5 --scorer calibrated_attention:window=64,block=16,probes=1.") !=
         std::string::npos);
-  CHECK(told["policy"]["text"].get<std::string>().find("--keep-first 4 --keep-last 80 --least-tokens 640 --decode kept") != std::string::npos);
+  CHECK(told["policy"]["text"].get<std::string>().find("--keep-first 4 --keep-last 80 --least-tokens 640 --decode kept") !=
+        std::string::npos);
   CHECK(told["computed"]["revived"] == 0);
 
   pruning["model"]["fingerprint"] = "0000000000000000";

@@ -60,8 +60,8 @@ class any_schedule : public detail::erased_part<detail::schedule_calls> {
   /// The smallest number of done layers at which the inner schedule could prune; 0 if the inner schedule does not say.
   layer_id first(phase step, layer_id layers) const { return calls().first(policy(), step, layers); }
 
-  /// Returns whether the inner schedule could prune by scores after `done` layers. If it does not say, it could prune after any number of layers from
-  /// `first` on.
+  /// Returns whether the inner schedule could prune by scores after `done` layers. If it does not say, it could prune after any number of
+  /// layers from `first` on.
   bool prunes_after(layer_id done, phase step, layer_id layers) const { return calls().prunes_after(policy(), done, step, layers); }
 };
 

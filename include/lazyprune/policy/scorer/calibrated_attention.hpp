@@ -203,11 +203,11 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
   return blocks;
 }
 
-/// Each token has a sum, 0 at the start of a step. After each layer up to the last at which the schedule prunes, each probe of the layer adds a term to the sums of the active tokens:
-/// its weight times the standardised number of a block (standardise_blocks). The block is the token's own. If the probe counts for the next
-/// block, it is the block before; if that block has no active token, the term is 0. Such a probe reads a head that attends to the
-/// question's words in the text: the answer often begins in the next block. A later stage goes on with these sums. With the probes of its
-/// own three layers alone, fewer of the blocks that matter rank high.
+/// Each token has a sum, 0 at the start of a step. After each layer up to the last at which the schedule prunes, each probe of the layer
+/// adds a term to the sums of the active tokens: its weight times the standardised number of a block (standardise_blocks). The block is the
+/// token's own. If the probe counts for the next block, it is the block before; if that block has no active token, the term is 0. Such a
+/// probe reads a head that attends to the question's words in the text: the answer often begins in the next block. A later stage goes on
+/// with these sums. With the probes of its own three layers alone, fewer of the blocks that matter rank high.
 ///
 /// The token's score is its sum. `following` = n keeps answers whole that go on in the next blocks. The score is then the largest of n + 1
 /// numbers: the token's own sum and, for d = 1 to n, the sum of the last token of the d-th block before its own, less d. Tokens that are
