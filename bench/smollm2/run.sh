@@ -306,6 +306,10 @@ for table in ${TABLES:-$unasked}; do
       samples 2000 "$(share 25)" $needles $other_needles
       beside_dense calibrated-reworded-2000 2 "calibrated=$flags"
       making="--chapters 10-18"
+      answer=96 # six lines may be as long
+      samples 2000 "$(share 25)" quote_sentence repeat_lines
+      beside_dense calibrated-quotes-2000 2 "calibrated=$flags"
+      answer=48
       converse calibrated-conversations "dense=--policy dense" "calibrated=$flags"
       continue_novel calibrated-fidelity 2000 --variant "calibrated=$flags"
       seed=2026 making=
