@@ -835,11 +835,12 @@ TEST_CASE("a scorer of one step is shown nothing after the last layer at which t
       lazyprune::step step = session.begin(request);
       for (layer_id l = 0; l < 8; ++l) {
         const layer_plan& plan = step.enter(l);
-        if (step.wants_scores()) with_probes.push_back(l);
-        if (step.wants_scores())
-          step.leave(probe_view{attention.data(), step.probes().size(), plan.active.size(), plan.active});
-        else
+        if (!step.wants_scores()) {
           step.leave();
+          continue;
+        }
+        with_probes.push_back(l);
+        step.leave(probe_view{attention.data(), step.probes().size(), plan.active.size(), plan.active});
       }
       step.finish();
     }

@@ -44,7 +44,7 @@ bool take_calibration(policy_spec& spec, const recommended_stages& from) {
   if (!spec.selector) spec.selector = "blocks:size=" + std::to_string(heads.block);
   if (!spec.decode) spec.decode = "kept";
   if (!spec.keep_first) spec.keep_first = ignored_sinks;
-  if (!spec.keep_last) spec.keep_last = heads.keep_last.value_or(heads.window);
+  if (!spec.keep_last) spec.keep_last = heads.kept_last();
   return true;
 }
 

@@ -59,8 +59,8 @@ struct scorer_needs {
   /// show one head that holds this mean or maximum, and need not copy every head from its device. The scores are the same up to rounding.
   /// Without a value the scorer reads each head.
   std::optional<head_reduction> over_heads = std::nullopt;
-  /// Whether the scores of a step depend on the evidence of this step alone, although the scorer needs it after every layer. The engine
-  /// then shows nothing after the last layer at which the schedule could prune by scores in this step.
+  /// True if the scores of a step depend on the evidence of this step alone. The engine then shows nothing after the last layer at which
+  /// the schedule could prune by scores in this step.
   bool of_one_step = false;
 };
 

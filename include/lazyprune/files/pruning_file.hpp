@@ -37,8 +37,11 @@ struct calibrated_heads {
   std::vector<calibrated_probe> probes{};  // ascending layers
   std::string fitted_on;                   // what they were fitted on, for readers
 
+  /// The number of last tokens that always go on.
+  std::size_t kept_last() const { return keep_last.value_or(window); }
+
   /// The tokens from which on these heads prune. In a shorter text, the stages would have little room for tokens other than the last ones.
-  std::size_t least_tokens() const { return 8 * keep_last.value_or(window); }
+  std::size_t least_tokens() const { return 8 * kept_last(); }
 
   /// The text of the scorer that reads these probes, as in calibrated_attention.
   std::string scorer() const {
