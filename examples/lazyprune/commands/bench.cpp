@@ -124,7 +124,7 @@ class measuring {
  private:
   void load_named() {
     const opened_model model(flags_.model);
-    spec_ = policy_with_note(spec_, model, policies_);
+    spec_ = policy_with_note(spec_, model, policies_).spec;
     check_policy_and_length(model.config());
     result_.model = model.path().string();
     result_.dtype = dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32));

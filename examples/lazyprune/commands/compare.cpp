@@ -15,7 +15,7 @@ namespace program {
 int compare(const compare_flags& flags, const policy_registry& policies) {
   if (!flags.model.path.empty()) {
     const opened_model model(flags.model);
-    const policy_spec policy = policy_with_note(flags.policy, model, policies);
+    const policy_spec policy = policy_with_note(flags.policy, model, policies).spec;
     const replay_answer answer = replay_against(flags.a, model, policy, policies, flags.force_plan, flags.tolerance);
     std::cout << answer.text;
     return answer.alike ? 0 : 2;

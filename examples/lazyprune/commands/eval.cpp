@@ -19,8 +19,9 @@ class evaluation {
  public:
   evaluation(const eval_flags& flags, const policy_registry& policies)
       : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies), log_(run_, flags.predicted, flags.resume) {
-    setting_.policy = policy_with_note(flags.policy, run_.model(), policies);
-    setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
+    const chosen_policy chosen = policy_with_note(flags.policy, run_.model(), policies);
+    setting_.policy = chosen.spec;
+    setting_.method = flags.method.empty() ? chosen.line() : flags.method;
     for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
     // With several jobs, the file has the samples in the order in which they were answered. So an interrupt loses no answer.
     log_.take_up(false, [&](const eval_prediction& done, const std::string& place) {

@@ -119,7 +119,7 @@ class comparison {
 
   /// The settings to compare; without methods, one setting without a name.
   std::vector<eval_setting> settings() const {
-    if (!flags_.compares_methods()) return {{.method = "", .policy = policy_with_note(flags_.policy, model_, policies_)}};
+    if (!flags_.compares_methods()) return {{.method = "", .policy = policy_with_note(flags_.policy, model_, policies_).spec}};
     const kept_tokens kept{flags_.policy.keep_first.value_or(0), flags_.policy.keep_last.value_or(0)};
     std::vector<eval_setting> all = settings_of(flags_.methods, kept, model_.layers(), stages::parse(model_.stages_to_compare()));
     all.erase(all.begin());  // dense: the others are compared with it

@@ -38,9 +38,16 @@ void check_ids(std::string_view flag, const std::vector<token_id>& ids, const mo
       throw error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
 }
 
-named_policy named(policy_spec spec, const opened_model& model, const policy_registry& policies) {
-  std::string text = flags_of(spec, layers_of(model.config()), policies);
-  return {std::move(spec), std::move(text)};
+named_policy named(const chosen_policy& chosen, const opened_model& model, const policy_registry& policies) {
+  std::string text = flags_of(chosen.spec, layers_of(model.config()), policies);
+  chosen_policy shown = chosen;
+  if (!shown.spec.stages && !shown.spec.schedule) {
+    const policy_spec whole = parse_policy(text);
+    shown.spec.stages = whole.stages;
+    shown.spec.schedule = whole.schedule;
+  }
+  std::string line = text == flags_text(dense_spec()) ? std::string(dense_policy) : shown.line();
+  return {chosen.spec, std::move(text), std::move(line)};
 }
 
 /// True if the model has a chat template that can be used.
@@ -65,23 +72,13 @@ std::optional<answer_seconds> guess_of_dense(const model_config& config, const g
 
 }  // namespace
 
-std::string named_policy::line() const {
-  policy_spec shown = spec;
-  if (!shown.stages && !shown.schedule) {
-    const policy_spec whole = parse_policy(text);
-    shown.stages = whole.stages;
-    shown.schedule = whole.schedule;
-  }
-  return text == flags_text(dense_spec()) ? std::string(dense_policy) : short_text(std::move(shown));
-}
-
 prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
     : flags_(flags),
       policies_(policies),
       model_(flags.model),
       chosen_(policy_for(flags.policy, model_, policies)),
-      pruned_(named(chosen_.spec, model_, policies)),
-      dense_{dense_spec(), "--policy dense"},
+      pruned_(named(chosen_, model_, policies)),
+      dense_(named({.spec = dense_spec()}, model_, policies)),
       words_(model_, flags.words),
       tokens_(tokenizer_of(words_, flags_)) {
   lazyprune::program::check(flags_.backend);
@@ -179,7 +176,7 @@ outcome prompt_run::answer(const named_policy& policy, std::span<const token_id>
                  .prompt_tokens = prompt.size(),
                  .weight_bytes = engine_ ? engine_->weight_bytes() : 0,
                  .policy_name = name_of(policy.spec),
-                 .policy_line = policy.line(),
+                 .policy_line = policy.line,
                  .policy_text = policy.text};
   const any_session session = new_session(policy);
   if (flags_.chunk > 0) result.chunks = {flags_.chunk, session.chunk_layers(phase::prefill)};

@@ -31,9 +31,7 @@ namespace program {
 struct named_policy {
   policy_spec spec;
   std::string text;
-
-  /// Returns a shorter text that makes the same policy: the preset's name, the stages or the schedule, and the flags that were given.
-  std::string line() const;
+  std::string line;  // shorter, for people: the preset's name or "calibrated", the stages or the schedule, and the flags that were given
 };
 
 /// The dense model, measured before the run.

@@ -48,14 +48,17 @@ bool take_calibration(policy_spec& spec, const recommended_stages& from) {
   return true;
 }
 
+std::string chosen_policy::line() const { return calibrated.empty() ? short_text(spec) : calibrated; }
+
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {
-  if (asks_for_pruning(asked)) return {std::move(asked), ""};
+  if (asks_for_pruning(asked)) return {.spec = std::move(asked)};
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
     asked.stages = stages->text;
-    take_calibration(asked, *stages);
-    if (!asked.least_tokens && stages->least_tokens > 0) asked.least_tokens = stages->least_tokens;
-    return {std::move(asked), ""};
+    chosen_policy chosen{.spec = asked};
+    if (take_calibration(chosen.spec, *stages)) chosen.calibrated = "calibrated " + flags_text(asked);
+    if (!asked.least_tokens && stages->least_tokens > 0) chosen.spec.least_tokens = stages->least_tokens;
+    return chosen;
   }
   const std::string how = "--policy lazyllm prunes it as the paper prunes Llama 2; `lazyprune search` finds stages that suit it";
   if (asked == policy_spec{}) return {dense_spec(), "nothing is pruned: no stages are known for this model. " + how};
@@ -63,10 +66,10 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
           first_flag(asked) + " has no effect: no stages are known for this model, so nothing is pruned. Add --stages. " + how};
 }
 
-policy_spec policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies) {
+chosen_policy policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies) {
   chosen_policy chosen = policy_for(std::move(asked), model, policies);
   if (!chosen.note.empty()) std::cerr << chosen.note << std::endl;
-  return std::move(chosen.spec);
+  return chosen;
 }
 
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies) {

@@ -20,7 +20,11 @@ namespace program {
 /// A policy, and a note for the user if nothing is pruned although the user did not ask for a dense run.
 struct chosen_policy {
   policy_spec spec;
-  std::string note;  // empty: nothing to say
+  std::string note{};        // empty: nothing to say
+  std::string calibrated{};  // if the model's calibration scores the tokens: "calibrated", the stages, and the flags that were given
+
+  /// Returns `calibrated`, or the policy's short_text. The probes of a calibration are too many for a line.
+  std::string line() const;
 };
 
 /// Returns the policy that the flags ask for. If they name no preset, stages or schedule, the stages recommended for the model are used. If
@@ -32,7 +36,7 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
 /// Returns whether the policy now has the scorer of the calibration.
 bool take_calibration(policy_spec& spec, const recommended_stages& from);
 /// Returns the same policy as `policy_for`, and prints its note on stderr.
-policy_spec policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
+chosen_policy policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
 
 /// Makes a session of the policy that the flags describe.
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);

@@ -46,6 +46,12 @@ void mean_over_heads(const attention_view& attention, Use use) {
       [&](std::size_t i, double sum) { use(i, sum / static_cast<double>(attention.heads)); });
 }
 
+/// Replaces each number of `largest` by the one in `row` if that is larger. Compilers make vector code of this loop, but not of a call of
+/// std::max, which returns a reference.
+inline void take_larger(std::span<const float> row, std::span<float> largest) {
+  for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = largest[i] < row[i] ? row[i] : largest[i];
+}
+
 }  // namespace detail
 
 /// Writes each token's mean or maximum probability over the heads to `out` (active). There is at least one head.
@@ -53,7 +59,7 @@ inline void reduce_heads(const attention_view& attention, head_reduction over, s
   if (over == head_reduction::mean)
     return detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });
   std::ranges::copy(attention.head(0), out.begin());
-  for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
+  for (std::size_t h = 1; h < attention.heads; ++h) detail::take_larger(attention.head(h), out);
 }
 
 /// Writes the probabilities of one head, reduced over the queries, to `out` (active). `data` is (queries, active), rows `stride` floats
@@ -70,7 +76,7 @@ inline void reduce_queries(const float* data, std::size_t queries, std::size_t s
         [&](std::size_t i, double sum) { out[i] = static_cast<float>(sum / static_cast<double>(queries)); });
   std::ranges::copy(query(queries - 1), out.begin());
   if (over == query_reduction::last) return;
-  for (std::size_t q = 0; q + 1 < queries; ++q) std::ranges::transform(query(q), out, out.begin(), std::ranges::max);
+  for (std::size_t q = 0; q + 1 < queries; ++q) detail::take_larger(query(q), out);
 }
 
 }  // namespace v0

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <sstream>
 
@@ -21,6 +23,9 @@ namespace {
 const std::string question =
     "read the document . a distant bell did not change a careful plan . the candle is in the temples . the old council arrived after the "
     "harvest . question : where is the candle ? answer : the candle is in the";
+
+/// The bundled model's calibration in the program's table.
+const std::string known_calibration = LAZYPRUNE_SOURCE_DIR "/examples/lazyprune/models/known/pocket.json";
 
 json run_json(std::vector<std::string> more, const std::string& input = {}) {
   more.insert(more.begin(), {"run", "--json"});
@@ -62,6 +67,17 @@ void check_result(const json& run) {
   CHECK(memory["peak"] == sum);
 }
 
+/// Changes the first RMSNorm of a copy of the bundled model, so that the program knows no stages for it.
+void make_unknown(const temporary_folder& model) {
+  std::string file = file_text(model / "model.safetensors");
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  const json header = json::parse(file.substr(sizeof header_bytes, header_bytes));
+  const std::size_t weights = header.at("model.layers.0.input_layernorm.weight").at("data_offsets").at(0);
+  file[sizeof header_bytes + header_bytes + weights + 1] ^= '\x80';  // the sign of the first weight, in bf16
+  write_file(model / "model.safetensors", file);
+}
+
 }  // namespace
 
 TEST_CASE("the answer goes to stdout, everything else to stderr") {
@@ -96,6 +112,7 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   const temporary_folder files;
   std::filesystem::copy(bundled_model, files.path());
   std::filesystem::remove(files / "lazyprune.json");
+  make_unknown(files);
   const auto err = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"run", "-m", files.path(), "-p", question, "-n", "1", "-t", "1"});
     return lazyprune_program(flags).err;
@@ -120,6 +137,7 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   const auto policy_of = [&](const std::vector<std::string>& flags) { return lines_of(err(flags)).at(1); };
   CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's stages, moved to six layers
 
+  CHECK(lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--pruning-file", known_calibration}).code == 1);
   write_file(files / "mine.json", R"({"stages": "2:0.5"})");
   CHECK(policy_of({"--pruning-file", files / "mine.json"}) == "policy: lazyllm --stages 2:0.5");
   CHECK(policy_of({"--pruning-file", files / "mine.json", "--stages", "3:0.5"}) == "policy: lazyllm --stages 3:0.5");
@@ -132,6 +150,19 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   };
   CHECK(run(files / "wrong.json") == complaint_at((files / "wrong.json") + ": --stages: 9:0.5"));
   CHECK(run(files / "none.json") == complaint_at(files / "none.json"));
+}
+
+TEST_CASE("a calibration is named by its stages, and -v shows its probes") {
+  const auto policy_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> flags{"run", "-p", question, "-n", "1", "-t", "1", "--pruning-file", known_calibration};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return lines_of(lazyprune_program(flags).err).at(1);
+  };
+  const std::string stages = json::parse(file_text(known_calibration)).at("stages");
+  CHECK(policy_of({}) == "policy: calibrated --stages " + stages);
+  CHECK(policy_of({"--keep-first", "8"}) == "policy: calibrated --stages " + stages + " --keep-first 8");
+  CHECK(policy_of({"-v"}).starts_with("policy: --stages " + stages + " --scorer calibrated_attention:window=64,block=16,probes="));
+  CHECK(policy_of({"--scorer", "key_norm"}) == "policy: custom --stages " + stages + " --scorer key_norm --least-tokens 768");
 }
 
 TEST_CASE("--compare puts the dense run beside the pruned one") {
@@ -393,10 +424,11 @@ TEST_CASE("a file that reaches the limit on file sizes is reported as an I/O err
 TEST_CASE("a model without a tokenizer takes ids and gives ids") {
   const temporary_folder files;
   for (const char* name : {"config.json", "model.safetensors"}) std::filesystem::copy(bundled_model + "/" + name, files / name);
+  make_unknown(files);
   const json run = run_json({"-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(run["text"].is_null());
   CHECK(run["tokens"].size() == 2);
-  CHECK(run["policy"]["text"] == "--policy dense");  // lazyprune.json was not copied
+  CHECK(run["policy"]["text"] == "--policy dense");
   const program_result shown = lazyprune_program({"run", "-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(shown.out == std::to_string(run["tokens"][0].get<int>()) + "," + std::to_string(run["tokens"][1].get<int>()) + "\n");
   CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x"})) == complaint_at("prompt", {"--ids", files.path()}));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -168,7 +169,8 @@ namespace detail {
 template <class Use>
 void for_blocks(std::span<const position> positions, std::size_t block, Use use) {
   for (std::size_t begin = 0, end = 0; begin < positions.size(); begin = end) {
-    while (end < positions.size() && positions[end] / block == positions[begin] / block) ++end;
+    const std::size_t next = (positions[begin] / block + 1) * block;  // one division for each block, as divisions are slow
+    while (end < positions.size() && positions[end] < next) ++end;
     use(begin, end);
   }
 }
@@ -236,12 +238,12 @@ struct calibrated_attention {
     const auto first = std::ranges::lower_bound(list, view.layer, {}, &calibrated_probe::layer);
     for (auto p = first; p != list.end() && p->layer == view.layer; ++p)
       add(*p, view.now.probe(chosen->row(static_cast<std::size_t>(p - list.begin()))), positions, view.memory, out);
-    std::ranges::transform(positions, out.begin(), [&](position p) {
-      float score = view.memory[p];
-      std::size_t begin = p - p % block;  // of a block
-      for (std::size_t distance = 1; following && distance <= *following && begin > 0; ++distance, begin -= block)
-        score = std::max(score, view.memory[begin - 1] - static_cast<float>(distance));
-      return score;
+    detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
+      float of_before = -std::numeric_limits<float>::infinity();  // the largest of the blocks before
+      std::size_t start = positions[begin] / block * block;       // the first position of a block
+      for (std::size_t distance = 1; following && distance <= *following && start > 0; ++distance, start -= block)
+        of_before = std::max(of_before, view.memory[start - 1] - static_cast<float>(distance));
+      for (std::size_t i = begin; i < end; ++i) out[i] = std::max(view.memory[positions[i]], of_before);
     });
   }
 
