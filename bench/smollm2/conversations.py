@@ -6,7 +6,8 @@
          [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
 
 The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another needle, in
-random order. A row of FILE.csv has a conversation, turn, setting and answer. An answer is `right` if it has the number that its turn asks for.
+random order. An interrupted run goes on: FILE.csv.unfinished has its conversations. A row of FILE.csv has a conversation, turn, setting and
+answer. An answer is `right` if it has the number that its turn asks for.
 Otherwise it is `earlier` or `later` if it has the number of an earlier or a later turn, and `none` if it has no number of the conversation. For
 each setting, standard output has the right answers per turn, the right answers in all, and the answers with an earlier turn's number. Then
 follow the percentage points of right answers lost against the first setting: over all turns, over the first half and over the second half.
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from make_tasks import Counter, add_model_arguments, fitted, hidden, names, needle, numbers, prose, spread
 
 TURNS = 4
+COLUMNS = ["conversation", "turn", "setting", "answer"]
 ANSWER = 48  # tokens
 TURN = 100   # tokens of a question, its answer and the template's words around them
 
@@ -72,6 +74,19 @@ def kind_of(said, answers, turn):
     if any(number in said for number in answers[:turn]):
         return "earlier"
     return "later" if any(number in said for number in answers[turn + 1:]) else "none"
+
+
+def begun(path):
+    """Begins the table, or cuts that of an interrupted run after its last whole conversation. Returns the kinds of answers that it has."""
+    text = ""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    rows = list(csv.reader(text[:text.rfind("\n") + 1].splitlines()))[1:]
+    whole = rows[:len(rows) // TURNS * TURNS]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *whole])
+    return {(int(conversation) - 1, int(turn) - 1, name): kind for conversation, turn, name, kind in whole}
 
 
 def print_summary(found, settings, n):
@@ -125,18 +140,20 @@ def main():
         return conversation(random.Random(f"{options.seed} conversation {i}"), size, depths[i])
 
     talks = fitted(make, options.n, options.tokens - TURNS * TURN, Counter(options.program, options.model, plain=False))
-    found = {}
-    for i, (talk, _) in enumerate(talks):
-        for name, flags in options.settings:
-            print(f"\rconversation {i + 1} of {options.n}, {name} ", end="", file=sys.stderr, flush=True)
-            for turn, said in zip(range(TURNS), answers_of(options, flags, talk), strict=True):
-                found[i, turn, name] = kind_of(said, talk.answers, turn)
-    print(file=sys.stderr)
     unfinished = options.output + ".unfinished"
-    with open(unfinished, "w", encoding="utf-8", newline="") as file:
+    found = begun(unfinished)
+    with open(unfinished, "a", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["conversation", "turn", "setting", "answer"])
-        table.writerows([i + 1, turn + 1, name, kind] for (i, turn, name), kind in found.items())
+        for i, (talk, _) in enumerate(talks):
+            for name, flags in options.settings:
+                if (i, 0, name) in found:
+                    continue
+                print(f"\rconversation {i + 1} of {options.n}, {name} ", end="", file=sys.stderr, flush=True)
+                for turn, said in zip(range(TURNS), answers_of(options, flags, talk), strict=True):
+                    found[i, turn, name] = kind_of(said, talk.answers, turn)
+                table.writerows([i + 1, turn + 1, name, found[i, turn, name]] for turn in range(TURNS))
+                file.flush()
+    print(file=sys.stderr)
     os.replace(unfinished, options.output)
     print_summary(found, [name for name, _ in options.settings], options.n)
 

@@ -15,10 +15,10 @@
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
 #                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate,
-#                                      calibrated and baselines. Tables that are named here run to their end; MINUTES does not apply
+#                                      calibrated, calibrated_conversations and baselines. Tables that are named here run to their end;
+#                                      MINUTES does not apply
 #
-# When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file from the
-# beginning.
+# When the script is interrupted or out of time, the next run continues. Only fidelity starts an unfinished file from the beginning.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -154,15 +154,14 @@ beside_dense() {
   cp "$out/sweep.csv" "$here/$1.csv"
 }
 
-# converse NAME SETTING...: holds conversations under settings (NAME=FLAGS), and keeps the table beside this file
+# converse NAME N SETTING...: holds N conversations under settings (NAME=FLAGS), and keeps the table beside this file
 converse() {
-  name=$1
-  shift
+  name=$1 asked="2000 $2 2026"
+  shift 2
   for setting; do
     set -- "$@" --setting "$setting"
     shift
   done
-  asked="2000 $(share 40) 2026"
   made=$work/$name-$(sum "$(cat bench/smollm2/conversations.py)" "$asked" "$@").csv
   if [ ! -f "$made" ]; then
     # shellcheck disable=SC2086
@@ -310,9 +309,12 @@ for table in ${TABLES:-$unasked}; do
       samples 2000 "$(share 25)" quote_sentence repeat_lines
       beside_dense calibrated-quotes-2000 2 "calibrated=$flags"
       answer=48
-      converse calibrated-conversations "dense=--policy dense" "calibrated=$flags"
       continue_novel calibrated-fidelity 2000 --variant "calibrated=$flags"
       seed=2026 making=
+      ;;
+    calibrated_conversations)
+      converse calibrated-conversations "$(share 300)" "dense=--policy dense" \
+        "calibrated=$(python3 bench/smollm2/pruning_flags.py "$calibration")" "fast_blocks=$fast_blocks"
       ;;
     baselines)
       # Other methods with as many rows as the calibration, on the first samples of the table `calibrated`. All keep the first 4
@@ -410,7 +412,7 @@ for table in ${TABLES:-$unasked}; do
       done
       ;;
     conversations)
-      converse conversations "dense=--policy dense" "recommended=$recommended" "one_stage=$one_stage" "blocks=$blocks" \
+      converse conversations "$(share 40)" "dense=--policy dense" "recommended=$recommended" "one_stage=$one_stage" "blocks=$blocks" \
         "fast_blocks=$fast_blocks"
       ;;
     *) fail "TABLES: expected names of tables, as listed at the top of this script, found $table" ;;
