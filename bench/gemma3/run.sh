@@ -13,6 +13,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
 . cmake/models.sh
+. bench/smollm2/calibration.sh
 
 build=${BUILD:-build}
 work=$build/gemma3
@@ -71,7 +72,7 @@ for table in ${TABLES:-needles calibrated}; do
       data="-f $work/chosen.txt --prompts 48"
       set --
       for stages in 12:0.3 6:0.4,12:0.6 6:0.3 6:0.2; do
-        set -- "$@" --variant "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/calibration.json" "$stages")"
+        set -- "$@" --variant "$(echo "s$stages" | tr :, __)=--pruning-file $work/calibration.json --stages $stages"
       done
       compare calibrate -n 96 --timed 1 "$@"
       python3 bench/smollm2/choose_stages.py "$here/calibrate.csv" "$work/calibration.json"
@@ -80,9 +81,9 @@ for table in ${TABLES:-needles calibrated}; do
     calibrated)
       # Six needle tasks in the novel's second half. `mean_of_heads` has the same stages and blocks, but the score is the mean over all heads.
       samples 2000 25 $((0x$judged_seed)) 10-18 niah_single_1 niah_single_2 niah_multivalue niah_multiquery niah_single_3 niah_multikey_1
-      flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
-      compare calibrated-2000 -n 48 --timed 2 --variant "calibrated=$flags" \
-        --variant "mean_of_heads=$(echo "$flags" | sed 's/--scorer [^ ]* //')"
+      compare calibrated-2000 -n 48 --timed 2 --variant "calibrated=--pruning-file $calibration" \
+        --variant "mean_of_heads=--stages $(of_calibration "$calibration" stages) --decode kept --keep-first 4 \
+          --keep-last $(of_calibration "$calibration" keep_last) --selector blocks:size=$(of_calibration "$calibration" block)"
       ;;
     *) fail "TABLES: expected needles, calibrate or calibrated, found $table" ;;
   esac

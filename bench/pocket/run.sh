@@ -86,7 +86,7 @@ for table in ${TABLES:-main others search}; do
       python3 bench/pocket/without_labels.py answers "$asked" "$work/answers.jsonl" "$prompts"
       set --
       for stages in $calibrated_stages; do
-        set -- "$@" --variant "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/calibration.json" "$stages")"
+        set -- "$@" --variant "$(echo "s$stages" | tr :, __)=--pruning-file $work/calibration.json --stages $stages"
       done
       ask sweep calibrate 20 --methods dense --budgets 1 --timed 1 "$@"
       set --
@@ -97,7 +97,7 @@ for table in ${TABLES:-main others search}; do
     calibrated)
       make_prompts "$((0x$judged_seed))" 50 1000,1900
       ask sweep calibrated 50 --methods dense --budgets 1 --timed 5 --variant "recommended=--stages 3:0.3,5:0.1" \
-        --variant "calibrated=$(python3 bench/smollm2/pruning_flags.py "$calibration")"
+        --variant "calibrated=--pruning-file $calibration"
       cp "$out/sweep.csv" $here/calibrated.csv
       ;;
     *) fail "TABLES: expected main, others, search, calibrate or calibrated, found $table" ;;

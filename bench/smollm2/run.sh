@@ -23,6 +23,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
 . cmake/models.sh
+. bench/smollm2/calibration.sh
 
 build=${BUILD:-build}
 work=$build/smollm2
@@ -279,7 +280,7 @@ for table in ${TABLES:-$unasked}; do
       data="-f $work/chosen.txt --prompts $(share 48 8)" answer=96 # four values may be as long
       set --
       for stages in $calibrated_stages; do
-        set -- "$@" "$(echo "s$stages" | tr :, __)=$(python3 bench/smollm2/pruning_flags.py "$work/calibration.json" "$stages")"
+        set -- "$@" "$(echo "s$stages" | tr :, __)=--pruning-file $work/calibration.json --stages $stages"
       done
       compare calibrate 1 "$@"
       cp "$out/sweep.csv" "$here/calibrate.csv"
@@ -291,8 +292,8 @@ for table in ${TABLES:-$unasked}; do
       # The calibration, which saw none of these tasks, is judged in the novel's second half, in RULER's wording and reworded. `gently` has the
       # gentlest of the stages that were tried.
       seed=$((0x$judged_seed))
-      flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
-      gentle_flags=$(python3 bench/smollm2/pruning_flags.py "$calibration" "${calibrated_stages%% *}")
+      flags="--pruning-file $calibration"
+      gentle_flags="$flags --stages ${calibrated_stages%% *}"
       making="--chapters 10-18"
       # shellcheck disable=SC2086
       samples 2000 "$(share 50)" $needles $other_needles
@@ -314,7 +315,7 @@ for table in ${TABLES:-$unasked}; do
       ;;
     calibrated_conversations)
       converse calibrated-conversations "$(share 300)" "dense=--policy dense" \
-        "calibrated=$(python3 bench/smollm2/pruning_flags.py "$calibration")" "fast_blocks=$fast_blocks"
+        "calibrated=--pruning-file $calibration" "fast_blocks=$fast_blocks"
       ;;
     baselines)
       # Other methods with as many rows as the calibration, on the first samples of the table `calibrated`. All keep the first 4
@@ -322,10 +323,7 @@ for table in ${TABLES:-$unasked}; do
       # calibration's stages. `mean_of_heads` has the stages and blocks of the calibration, but its score is the mean over all heads, as in the
       # paper.
       seed=$((0x$judged_seed))
-      flags=$(python3 bench/smollm2/pruning_flags.py "$calibration")
-      stages=$(echo "$flags" | sed 's/--stages \([^ ]*\) .*/\1/')
-      kept="$(echo "$flags" | sed 's/ --keep-first.*//') --decode kept"
-      last=$(echo "$flags" | sed 's/.*--keep-last \([0-9]*\).*/\1/')
+      stages=$(of_calibration "$calibration" stages) last=$(of_calibration "$calibration" keep_last)
       rows=$(awk -v of_stages="$stages" 'BEGIN { kept = 1; layers = 30
         count = split(of_stages, stage, ","); for (i = 1; i <= count; ++i) { split(stage[i], part, ":")
         rows += kept * (part[1] - before); before = part[1]; kept *= part[2] }
@@ -341,7 +339,8 @@ for table in ${TABLES:-$unasked}; do
       samples 2000 "$(share 50)" $needles $other_needles
       data="$data --limit $(share 15)"
       lazyprune sweep baselines --budgets "$rows" --seeds 1 --timed 2 --keep-first 4 --keep-last "$last" \
-        --methods "$chosen,snapkv,streaming,random" --variant "calibrated=$kept" --variant "mean_of_heads=$(echo "$kept" | sed 's/--scorer [^ ]* //')"
+        --methods "$chosen,snapkv,streaming,random" --variant "calibrated=--pruning-file $calibration" \
+        --variant "mean_of_heads=--stages $stages --selector blocks:size=$(of_calibration "$calibration" block) --decode kept"
       cp "$out/sweep.csv" "$here/baselines.csv"
       seed=2026 making=
       ;;

@@ -560,7 +560,7 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
           "--variant", flags.variants,
           "last8=--scorer window_attention:window=8,kernel=1 adds a method last8, which is lazyllm with these pruning options. "
           "last8@3+5=... names its layers; otherwise they are those of lazyllm. With --stages it runs once with these stages, whatever "
-          "the budgets. May be given several times"))
+          "the budgets. With --pruning-file FILE the stages and probes are those of the file. May be given several times"))
       ->type_name("NAME[@LAYER+...]=FLAGS")
       ->group(measuring_group);
 }

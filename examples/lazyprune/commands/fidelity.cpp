@@ -121,7 +121,9 @@ class comparison {
   std::vector<eval_setting> settings() const {
     if (!flags_.compares_methods()) return {{.method = "", .policy = policy_with_note(flags_.policy, model_, policies_).spec}};
     const kept_tokens kept{flags_.policy.keep_first.value_or(0), flags_.policy.keep_last.value_or(0)};
-    std::vector<eval_setting> all = settings_of(flags_.methods, kept, model_.layers(), stages::parse(model_.stages_to_compare()));
+    method_flags methods = flags_.methods;
+    methods.variants = with_pruning_files(std::move(methods.variants), model_);
+    std::vector<eval_setting> all = settings_of(methods, kept, model_.layers(), stages::parse(model_.stages_to_compare()));
     all.erase(all.begin());  // dense: the others are compared with it
     if (all.empty()) throw error("--methods", "", "a method to compare with dense", "dense alone");
     return all;

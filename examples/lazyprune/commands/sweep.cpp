@@ -103,7 +103,9 @@ class sweeping {
 
   void add_methods() {
     const stages recommended = stages::parse(run_.model().stages_to_compare());
-    for (const eval_setting& setting : settings_of(flags_.methods, flags_.kept, run_.layers(), recommended)) {
+    method_flags methods = flags_.methods;
+    methods.variants = with_pruning_files(std::move(methods.variants), run_.model());
+    for (const eval_setting& setting : settings_of(methods, flags_.kept, run_.layers(), recommended)) {
       std::vector<eval_setting> seeds;
       for (std::size_t seed = 0; seed < (draws(setting) ? flags_.seeds : 1); ++seed) seeds.push_back(with_seed(setting, seed));
       add(std::move(seeds));

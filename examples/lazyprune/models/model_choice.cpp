@@ -87,13 +87,17 @@ const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }
 
 std::optional<recommended_stages> opened_model::stages() const {
-  if (!pruning_file_.empty()) return recommended_by(pruning_file::read(pruning_file_), stages_source::pruning_file, pruning_file_);
+  if (!pruning_file_.empty()) return stages_in(pruning_file_);
   if (files_->pruning()) return recommended_by(*files_->pruning(), stages_source::folder, (path() / pruning_file::name).string());
   if (unsupported_reason()) return std::nullopt;
   const std::optional<std::string> own = fingerprint_if_readable(*files_);
   const std::shared_ptr<const pruning_file> known = own ? known_pruning(*own) : nullptr;
   if (!known) return std::nullopt;
   return recommended_stages{known->stages, stages_source::program, "", known->heads->least_tokens(), known};
+}
+
+recommended_stages opened_model::stages_in(const std::string& file) const {
+  return recommended_by(pruning_file::read(file), stages_source::pruning_file, file);
 }
 
 recommended_stages opened_model::recommended_by(const pruning_file& file, stages_source from, const std::string& where) const {

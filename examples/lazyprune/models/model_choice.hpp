@@ -69,6 +69,8 @@ class opened_model {
   /// (known_pruning). Returns nullopt if there are none. Throws `error` if the file of --pruning-file cannot be used, or if a calibration
   /// belongs to another model.
   std::optional<recommended_stages> stages() const;
+  /// Returns what a file of --pruning-file recommends. Throws `error` as `stages` does.
+  recommended_stages stages_in(const std::string& file) const;
   /// Returns the text of `stages()` if there are any. Otherwise returns stages at the depths at which the paper prunes Llama 2, scaled to
   /// this model's number of layers. Nobody has tried these stages on this model.
   std::string stages_to_compare() const;

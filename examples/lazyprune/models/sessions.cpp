@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "models/sessions.hpp"
 
+#include <algorithm>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/store/none.hpp>
@@ -26,6 +29,33 @@ void check_stages(const recommended_stages& stages, const opened_model& model, c
     parts_of(alone, layers_of(model.config()), policies);
   } catch (const error& fault) {
     throw error(stages.where, fault);
+  }
+}
+
+/// Takes the stages, the calibration and the least number of tokens where the policy has none of its own. Returns as `take_calibration`.
+bool take_stages(policy_spec& spec, const recommended_stages& from) {
+  if (!spec.stages) spec.stages = from.text;
+  if (!spec.least_tokens && from.least_tokens > 0) spec.least_tokens = from.least_tokens;
+  return take_calibration(spec, from);
+}
+
+/// Returns NAME=FLAGS with the flags that its --pruning-file stands for.
+std::string with_pruning_file(const std::string& variant, const opened_model& model) {
+  const std::size_t flags = variant.find('=') + 1;
+  const std::vector<std::string_view> words = split(std::string_view(variant).substr(flags), ' ');
+  const auto flag = std::ranges::find(words, "--pruning-file");
+  if (flag == words.end()) return variant;
+  const auto file = flag + 1;
+  if (file == words.end() || file->empty()) throw error("--variant", variant, "a file after --pruning-file", "nothing");
+  std::string others;
+  for (auto word = words.begin(); word != words.end(); ++word)
+    if (word != flag && word != file) others.append(others.empty() ? "" : " ").append(*word);
+  try {
+    policy_spec spec = parse_policy(others);
+    take_stages(spec, model.stages_in(std::string(*file)));
+    return variant.substr(0, flags) + flags_text(spec);
+  } catch (const error& fault) {
+    throw error("--variant " + variant.substr(0, flags - 1), fault);
   }
 }
 
@@ -56,8 +86,7 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
     if (!stages->where.empty()) check_stages(*stages, model, policies);
     asked.stages = stages->text;
     chosen_policy chosen{.spec = asked};
-    if (take_calibration(chosen.spec, *stages)) chosen.calibrated = "calibrated " + flags_text(asked);
-    if (!asked.least_tokens && stages->least_tokens > 0) chosen.spec.least_tokens = stages->least_tokens;
+    if (take_stages(chosen.spec, *stages)) chosen.calibrated = "calibrated " + flags_text(asked);
     return chosen;
   }
   const std::string how = "--policy lazyllm prunes it as the paper prunes Llama 2; `lazyprune search` finds stages that suit it";
@@ -70,6 +99,17 @@ chosen_policy policy_with_note(policy_spec asked, const opened_model& model, con
   chosen_policy chosen = policy_for(std::move(asked), model, policies);
   if (!chosen.note.empty()) std::cerr << chosen.note << std::endl;
   return chosen;
+}
+
+std::vector<std::string> with_pruning_files(std::vector<std::string> variants, const opened_model& model) {
+  for (std::string& variant : variants) variant = with_pruning_file(variant, model);
+  const auto known = model.stages();
+  if (known && known->calibration && known->from == stages_source::pruning_file) {
+    policy_spec spec;
+    take_stages(spec, *known);
+    variants.insert(variants.begin(), "calibrated=" + flags_text(spec));
+  }
+  return variants;
 }
 
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "models/model_choice.hpp"
 
@@ -37,6 +38,10 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
 bool take_calibration(policy_spec& spec, const recommended_stages& from);
 /// Returns the same policy as `policy_for`, and prints its note on stderr.
 chosen_policy policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
+
+/// Returns the variants of a comparison (method.hpp) with the flags that each `--pruning-file FILE` stands for. If the model was opened
+/// with the file of a calibration, the variant `calibrated` comes first. Throws `error` if a file cannot be used.
+std::vector<std::string> with_pruning_files(std::vector<std::string> variants, const opened_model& model);
 
 /// Makes a session of the policy that the flags describe.
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);

@@ -246,6 +246,36 @@ TEST_CASE("given scores, variants, and tokens that every method keeps") {
   CHECK_FALSE(std::filesystem::exists(files / "x"));
 }
 
+TEST_CASE("--pruning-file adds the method `calibrated`, and in a variant it stands for the flags of its file") {
+  const temporary_folder files;
+  const std::string calibration = LAZYPRUNE_SOURCE_DIR "/examples/lazyprune/models/known/pocket.json";
+  write_file(files / "stages.json", R"({"stages": "4:0.2"})");
+  const std::vector<std::string> few{"-n", "1", "--methods", "dense", "--budgets", "1"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), few.begin(), few.end());
+    return more;
+  };
+  REQUIRE(sweep(files / "a",
+                with({"--pruning-file", calibration, "--variant", "other=--stages 3:0.2 --keep-first 7 --pruning-file " + calibration,
+                      "--variant", "plain=--pruning-file " + (files / "stages.json")}))
+              .code == 0);
+  std::map<std::string, std::string> policies;
+  for (const row& r : table(files / "a/sweep.csv")) policies[r.at("method")] = r.at("policy");
+  REQUIRE(policies.size() == 4);
+  const std::string stages = json::parse(file_text(calibration)).at("stages");
+  const std::string probes = " --scorer calibrated_attention:window=64,block=16,probes=";
+  CHECK(policies.at("calibrated").starts_with("--stages " + stages + probes));
+  CHECK(policies.at("calibrated")
+            .ends_with(" --selector blocks:size=16 --store keep_all --keep-first 4 --keep-last 96 --least-tokens 768 --decode kept"));
+  CHECK(policies.at("other").starts_with("--stages 3:0.2" + probes));
+  CHECK(policies.at("other").find(" --keep-first 7 ") != std::string::npos);
+  CHECK(policies.at("plain").starts_with("--stages 4:0.2 --scorer last_query_attention:over=mean "));
+
+  const auto fault = [&](const std::string& variant) { return complaint(sweep(files / "b", with({"--variant", variant}))); };
+  CHECK(fault("x=--pruning-file") == complaint_at("--variant: x=--pruning-file", {"a file"}));
+  CHECK(fault("x=--pruning-file " + (files / "none.json")) == complaint_at("--variant x: " + (files / "none.json")));
+}
+
 TEST_CASE("a sweep of texts asks for made-up facts and for quotes") {
   const temporary_folder files;
   std::string text;
