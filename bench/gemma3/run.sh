@@ -19,7 +19,7 @@ build=${BUILD:-build}
 work=$build/gemma3
 here=bench/gemma3
 calibration=examples/lazyprune/models/known/gemma-3-270m.json # the program's table of known models has it
-# The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
+# The seed of the table `calibrated`: the first eight digits of the hash of the commit that added the calibration, so that nobody could choose it.
 judged_seed=1c2023ac
 # shellcheck disable=SC2086
 install_missing $library_packages python3

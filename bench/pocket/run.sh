@@ -7,7 +7,7 @@
 #   BUILD=build                        the build folder; the prompts and all predictions are in its folder pocket/
 #   THREADS=                           threads of the runs; by default all that the process may use
 #   TABLES="main others search"        the tables to run. main: the paper's tables and figures; others: more methods, on fewer prompts;
-#                                      search: a search for stages; calibrate: makes the calibration anew if its file is missing;
+#                                      search: a search for stages; calibrate: makes the calibration if its file is missing;
 #                                      calibrated: the calibration beside the recommended stages
 #   MAIN, OTHERS, SEARCH=143, 40, 40   prompts a task, for each of the first three tables
 #
@@ -21,12 +21,12 @@ build=${BUILD:-build}
 work=$build/pocket
 here=bench/pocket
 calibration=examples/lazyprune/models/known/pocket.json # the program's table of known models has it
-# The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
+# The seed of the table `calibrated`: the first eight digits of the hash of the commit that added the calibration, so that nobody could choose it.
 judged_seed=d93a3121
 # The schedules from which the table `calibrate` chooses.
 calibrated_stages="3:0.3,5:0.1 2:0.5,3:0.2 2:0.2 2:0.3,3:0.1 2:0.15,3:0.07 1:0.5,2:0.3"
 
-# make_prompts SEED N TOKENS: makes N prompts for each task, if they are missing, and sets $prompts to their folder
+# make_prompts SEED N TOKENS: makes N prompts for each task, with the lengths in TOKENS, if they are missing. Sets $prompts to their folder
 make_prompts() {
   prompts=$work/prompts
   [ "$1" = 2024 ] || prompts=$work/prompts-$1
@@ -52,9 +52,12 @@ ask() {
 install_missing $library_packages python3 python3-sentencepiece
 configure "$build"
 build "$build" --target lazyprune.program
+mkdir -p "$work"
 
 for table in ${TABLES:-main others search}; do
-  make_prompts 2024 143 1040,1220,1400,1580,1760,1950 # the prompts in examples/pocket/prompts have another seed
+  case $table in
+    main | others | search) make_prompts 2024 143 1040,1220,1400,1580,1760,1950 ;; # examples/pocket/prompts has another seed
+  esac
   case $table in
     main)
       ask sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,static@2,random,compression --budgets 0.53,0.6,0.75 --sensitivity 20
@@ -71,7 +74,7 @@ for table in ${TABLES:-main others search}; do
       cat $here/search.md
       ;;
     calibrate)
-      # Without labels: the heads are fitted on the documents of other prompts, and the stages are chosen by the dense model's own answers.
+      # No labels are used. The weights of the heads are fitted on the documents of other prompts. The dense model's own answers choose the stages.
       [ ! -f "$calibration" ] || continue
       make_prompts 2025 30 1000
       python3 bench/pocket/without_labels.py documents "$prompts" "$work/documents.txt"
@@ -79,10 +82,11 @@ for table in ${TABLES:-main others search}; do
         --out "$work/calibration.json"
       make_prompts 2026 20 1000,1900
       asked=$prompts prompts=$prompts-answered
+      set --
       for file in "$asked"/*.jsonl; do
         set -- "$@" -d "$file"
       done
-      "$build/examples/lazyprune" eval -m examples/pocket/model --policy dense ${THREADS:+-t "$THREADS"} "$@" --out "$work/answers.jsonl"
+      "$build/examples/lazyprune" eval -m examples/pocket/model --policy dense ${THREADS:+-t "$THREADS"} "$@" --resume --out "$work/answers.jsonl"
       python3 bench/pocket/without_labels.py answers "$asked" "$work/answers.jsonl" "$prompts"
       set --
       for stages in $calibrated_stages; do

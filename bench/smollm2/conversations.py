@@ -6,12 +6,12 @@
          [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
 
 The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another needle, in
-random order. An interrupted run goes on: FILE.csv.unfinished has its conversations. A row of FILE.csv has a conversation, turn, setting and
-answer. An answer is `right` if it has the number that its turn asks for.
+random order. A row of FILE.csv has a conversation, turn, setting and answer. An answer is `right` if it has the number that its turn asks for.
 Otherwise it is `earlier` or `later` if it has the number of an earlier or a later turn, and `none` if it has no number of the conversation. For
 each setting, standard output has the right answers per turn, the right answers in all, and the answers with an earlier turn's number. Then
 follow the percentage points of right answers lost against the first setting: over all turns, over the first half and over the second half.
-Beside each loss is half the width of its 95 % interval over the conversations.
+Beside each loss is half the width of its 95 % interval over the conversations. If a run is interrupted, the next one with the same
+arguments continues from FILE.csv.unfinished.
 """
 import argparse
 import csv
@@ -77,7 +77,8 @@ def kind_of(said, answers, turn):
 
 
 def begun(path):
-    """Begins the table, or cuts that of an interrupted run after its last whole conversation. Returns the kinds of answers that it has."""
+    """Starts the table. If an interrupted run left one, keeps its whole conversations. Returns the kind of each answer in it, by conversation,
+    turn and setting."""
     text = ""
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:

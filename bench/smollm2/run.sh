@@ -84,7 +84,7 @@ not_whole=
 answer=48 # tokens at most, enough for four numbers
 seed=2026
 making= # more flags of make_tasks.py
-# The first eight hexadecimal digits of the commit that added the calibration: the seed of the table `calibrated`, which nobody could choose.
+# The seed of the table `calibrated`: the first eight digits of the hash of the commit that added the calibration, so that nobody could choose it.
 judged_seed=dcc2c8a7
 # The schedules from which the table `calibrate` chooses, the gentlest first.
 calibrated_stages="12:0.3 9:0.5,12:0.5 6:0.6,9:0.5 6:0.55,9:0.45"
@@ -121,9 +121,12 @@ samples() {
   done
 }
 
-# sum WORD...: prints a checksum of the words
+# sum WORD...: prints a checksum of the words, and of the calibrations if the words name one
 sum() {
-  echo "$*" | cksum | cut -d' ' -f1
+  case "$*" in
+    *--pruning-file*) echo "$*" | cat - "$calibration" "$work/calibration.json" 2>/dev/null ;;
+    *) echo "$*" ;;
+  esac | cksum | cut -d' ' -f1
 }
 
 # lazyprune COMMAND NAME FLAG...: runs the program on the samples, and writes into the folder $out. Other flags have another folder
@@ -155,7 +158,7 @@ beside_dense() {
   cp "$out/sweep.csv" "$here/$1.csv"
 }
 
-# converse NAME N SETTING...: holds N conversations under settings (NAME=FLAGS), and keeps the table beside this file
+# converse TABLE N NAME=FLAGS...: holds N conversations under each setting, and writes TABLE.csv beside this file
 converse() {
   name=$1 asked="2000 $2 2026"
   shift 2
@@ -315,7 +318,7 @@ for table in ${TABLES:-$unasked}; do
       ;;
     calibrated_conversations)
       converse calibrated-conversations "$(share 300)" "dense=--policy dense" \
-        "calibrated=--pruning-file $calibration" "fast_blocks=$fast_blocks"
+        "calibrated=--pruning-file $calibration --least-tokens 0" "fast_blocks=$fast_blocks"
       ;;
     baselines)
       # Other methods with as many rows as the calibration, on the first samples of the table `calibrated`. All keep the first 4
@@ -342,6 +345,15 @@ for table in ${TABLES:-$unasked}; do
         --methods "$chosen,snapkv,streaming,random" --variant "calibrated=--pruning-file $calibration" \
         --variant "mean_of_heads=--stages $stages --selector blocks:size=$(of_calibration "$calibration" block) --decode kept"
       cp "$out/sweep.csv" "$here/baselines.csv"
+      # `retrieval_heads` scores by the retrieval heads of the first 9 layers (a score above 0.1), with equal weights. The first 6 layers have
+      # none. So it prunes once, after 9 layers, and computes as many rows as the calibration.
+      probes=$(awk -F, 'NR > 1 && $1 < 9 && $3 > 0.1 { printf "%s9.%s.%s.last.max@1", between, $1, $2; between = "/" }' \
+        bench/smollm2/retrieval-heads.csv)
+      block=$(of_calibration "$calibration" block)
+      lazyprune sweep baselines-heads --methods dense --budgets 1 --timed 2 --keep-first 4 --keep-last "$last" \
+        --variant "retrieval_heads=--stages 9:$(awk -v rows="$rows" 'BEGIN { print((rows * 30 - 9) / 21) }') --decode kept \
+          --scorer calibrated_attention:window=64,block=$block,following=3,probes=$probes --selector blocks:size=$block"
+      cp "$out/sweep.csv" "$here/baselines-heads.csv"
       seed=2026 making=
       ;;
     lengths)

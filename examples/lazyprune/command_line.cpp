@@ -551,7 +551,7 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
       .add_option_function<std::string>("--methods", read_methods,
                                         "Methods " + which + ": " + names + by_default +
                                             ". lazyllm@3+5 names the layers after which a method prunes. Otherwise they are the model's "
-                                            "recommended ones, or the paper's")
+                                            "recommended ones, or the paper's. --pruning-file FILE adds the method calibrated")
       ->type_name("NAME,NAME,...");
   add_numbers(command, "--budgets", flags.budgets, number_range<double>{0, 1},
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
@@ -560,7 +560,8 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
           "--variant", flags.variants,
           "last8=--scorer window_attention:window=8,kernel=1 adds a method last8, which is lazyllm with these pruning options. "
           "last8@3+5=... names its layers; otherwise they are those of lazyllm. With --stages it runs once with these stages, whatever "
-          "the budgets. With --pruning-file FILE the stages and probes are those of the file. May be given several times"))
+          "the budgets. --pruning-file FILE among these options takes the stages and probes from FILE, and --stages replaces its stages. "
+          "May be given several times"))
       ->type_name("NAME[@LAYER+...]=FLAGS")
       ->group(measuring_group);
 }

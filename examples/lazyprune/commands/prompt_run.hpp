@@ -27,11 +27,11 @@
 namespace lazyprune {
 namespace program {
 
-/// A policy, and all flags that make it.
+/// A policy and its two descriptions.
 struct named_policy {
   policy_spec spec;
-  std::string text;
-  std::string line;  // shorter, for people: the preset's name or "calibrated", the stages or the schedule, and the flags that were given
+  std::string text;  // all flags that make the policy
+  std::string line;  // for people: the preset's name or "calibrated", the stages or the schedule, and the flags that were given
 };
 
 /// The dense model, measured before the run.

@@ -69,7 +69,10 @@ class opened_model {
   /// (known_pruning). Returns nullopt if there are none. Throws `error` if the file of --pruning-file cannot be used, or if a calibration
   /// belongs to another model.
   std::optional<recommended_stages> stages() const;
-  /// Returns what a file of --pruning-file recommends. Throws `error` as `stages` does.
+  /// True if the flags named a file with --pruning-file.
+  bool has_pruning_file() const { return !pruning_file_.empty(); }
+  /// Returns the stages, and the calibration if there is one, in a file for --pruning-file. Throws `error` if the file cannot be used, or
+  /// if its calibration belongs to another model.
   recommended_stages stages_in(const std::string& file) const;
   /// Returns the text of `stages()` if there are any. Otherwise returns stages at the depths at which the paper prunes Llama 2, scaled to
   /// this model's number of layers. Nobody has tried these stages on this model.

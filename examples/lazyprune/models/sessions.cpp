@@ -32,30 +32,36 @@ void check_stages(const recommended_stages& stages, const opened_model& model, c
   }
 }
 
-/// Takes the stages, the calibration and the least number of tokens where the policy has none of its own. Returns as `take_calibration`.
+/// Fills in the stages, the least number of tokens and the calibration that the policy does not have. Returns the result of
+/// `take_calibration`.
 bool take_stages(policy_spec& spec, const recommended_stages& from) {
   if (!spec.stages) spec.stages = from.text;
   if (!spec.least_tokens && from.least_tokens > 0) spec.least_tokens = from.least_tokens;
   return take_calibration(spec, from);
 }
 
-/// Returns NAME=FLAGS with the flags that its --pruning-file stands for.
+/// Returns the variant (NAME=FLAGS) with `--pruning-file FILE` replaced by the file's pruning. Other flags of the variant take precedence.
 std::string with_pruning_file(const std::string& variant, const opened_model& model) {
-  const std::size_t flags = variant.find('=') + 1;
-  const std::vector<std::string_view> words = split(std::string_view(variant).substr(flags), ' ');
-  const auto flag = std::ranges::find(words, "--pruning-file");
+  const std::size_t equals = variant.find('=');
+  if (equals == variant.npos) return variant;
+  std::vector<std::string_view> words = split(std::string_view(variant).substr(equals + 1), ' ');
+  std::erase(words, std::string_view());  // of several spaces
+  const auto flag = std::ranges::find(words, std::string_view("--pruning-file"));
   if (flag == words.end()) return variant;
   const auto file = flag + 1;
-  if (file == words.end() || file->empty()) throw error("--variant", variant, "a file after --pruning-file", "nothing");
+  if (file == words.end() || file->starts_with("--"))
+    throw error("--variant", variant, "a file after --pruning-file", file == words.end() ? "nothing" : *file);
+  if (variant.find('@') < equals)
+    throw error("--variant", variant, "no @LAYER with --pruning-file, which names stages", variant.substr(0, equals));
   std::string others;
   for (auto word = words.begin(); word != words.end(); ++word)
     if (word != flag && word != file) others.append(others.empty() ? "" : " ").append(*word);
   try {
     policy_spec spec = parse_policy(others);
     take_stages(spec, model.stages_in(std::string(*file)));
-    return variant.substr(0, flags) + flags_text(spec);
+    return variant.substr(0, equals + 1) + flags_text(spec);
   } catch (const error& fault) {
-    throw error("--variant " + variant.substr(0, flags - 1), fault);
+    throw error("--variant " + variant.substr(0, equals), fault);
   }
 }
 
@@ -81,10 +87,11 @@ bool take_calibration(policy_spec& spec, const recommended_stages& from) {
 std::string chosen_policy::line() const { return calibrated.empty() ? short_text(spec) : calibrated; }
 
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {
-  if (asks_for_pruning(asked)) return {.spec = std::move(asked)};
+  const bool replaces_stages = model.has_pruning_file() && asked.stages && asked.preset.empty() && !asked.schedule;
+  if (asks_for_pruning(asked) && !replaces_stages) return {.spec = std::move(asked)};
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
-    asked.stages = stages->text;
+    if (!asked.stages) asked.stages = stages->text;
     chosen_policy chosen{.spec = asked};
     if (take_stages(chosen.spec, *stages)) chosen.calibrated = "calibrated " + flags_text(asked);
     return chosen;
@@ -103,8 +110,8 @@ chosen_policy policy_with_note(policy_spec asked, const opened_model& model, con
 
 std::vector<std::string> with_pruning_files(std::vector<std::string> variants, const opened_model& model) {
   for (std::string& variant : variants) variant = with_pruning_file(variant, model);
-  const auto known = model.stages();
-  if (known && known->calibration && known->from == stages_source::pruning_file) {
+  const auto known = model.has_pruning_file() ? model.stages() : std::nullopt;
+  if (known && known->calibration) {
     policy_spec spec;
     take_stages(spec, *known);
     variants.insert(variants.begin(), "calibrated=" + flags_text(spec));

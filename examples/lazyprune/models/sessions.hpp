@@ -18,17 +18,18 @@ struct model_layers;
 
 namespace program {
 
-/// A policy, and a note for the user if nothing is pruned although the user did not ask for a dense run.
+/// A policy, and what to tell the user about it.
 struct chosen_policy {
   policy_spec spec;
-  std::string note{};        // empty: nothing to say
-  std::string calibrated{};  // if the model's calibration scores the tokens: "calibrated", the stages, and the flags that were given
+  std::string note{};        // set if nothing is pruned although the user did not ask for a dense run
+  std::string calibrated{};  // set if the model's calibration scores the tokens: "calibrated", the stages, and the flags that were given
 
-  /// Returns `calibrated`, or the policy's short_text. The probes of a calibration are too many for a line.
+  /// Returns `calibrated` if it is set, otherwise the policy's short_text. The short_text of a calibration would list all probes.
   std::string line() const;
 };
 
-/// Returns the policy that the flags ask for. If they name no preset, stages or schedule, the stages recommended for the model are used. If
+/// Returns the policy that the flags ask for. If they name no preset, stages or schedule, the stages recommended for the model are used.
+/// With --pruning-file, stages in the flags replace those of the file, and the probes of a calibration stay. If
 /// no stages are recommended, the policy is dense, whatever the other flags say. Throws `error` if the recommended stages do not fit the
 /// model.
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
@@ -39,8 +40,8 @@ bool take_calibration(policy_spec& spec, const recommended_stages& from);
 /// Returns the same policy as `policy_for`, and prints its note on stderr.
 chosen_policy policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
 
-/// Returns the variants of a comparison (method.hpp) with the flags that each `--pruning-file FILE` stands for. If the model was opened
-/// with the file of a calibration, the variant `calibrated` comes first. Throws `error` if a file cannot be used.
+/// Replaces each `--pruning-file FILE` in the variants (method.hpp) by the file's pruning. If the model was opened with --pruning-file and
+/// this file is a calibration, the variant `calibrated` is added first. Throws `error` if a file cannot be used.
 std::vector<std::string> with_pruning_files(std::vector<std::string> variants, const opened_model& model);
 
 /// Makes a session of the policy that the flags describe.

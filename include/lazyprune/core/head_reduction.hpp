@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <span>
 
 #include <lazyprune/core/views.hpp>
 
@@ -46,8 +48,8 @@ void mean_over_heads(const attention_view& attention, Use use) {
       [&](std::size_t i, double sum) { use(i, sum / static_cast<double>(attention.heads)); });
 }
 
-/// Replaces each number of `largest` by the one in `row` if that is larger. Compilers make vector code of this loop, but not of a call of
-/// std::max, which returns a reference.
+/// Takes the larger of `largest[i]` and `row[i]` into `largest[i]`. Compilers vectorize this loop. With std::max they do not, because it
+/// returns a reference.
 inline void take_larger(std::span<const float> row, std::span<float> largest) {
   for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = largest[i] < row[i] ? row[i] : largest[i];
 }

@@ -137,7 +137,8 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   const auto policy_of = [&](const std::vector<std::string>& flags) { return lines_of(err(flags)).at(1); };
   CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's stages, moved to six layers
 
-  CHECK(lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--pruning-file", known_calibration}).code == 1);
+  CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--pruning-file", known_calibration})) ==
+        complaint_at(known_calibration + ": model.fingerprint"));
   write_file(files / "mine.json", R"({"stages": "2:0.5"})");
   CHECK(policy_of({"--pruning-file", files / "mine.json"}) == "policy: lazyllm --stages 2:0.5");
   CHECK(policy_of({"--pruning-file", files / "mine.json", "--stages", "3:0.5"}) == "policy: lazyllm --stages 3:0.5");
@@ -162,6 +163,8 @@ TEST_CASE("a calibration is named by its stages, and -v shows its probes") {
   CHECK(policy_of({}) == "policy: calibrated --stages " + stages);
   CHECK(policy_of({"--keep-first", "8"}) == "policy: calibrated --stages " + stages + " --keep-first 8");
   CHECK(policy_of({"-v"}).starts_with("policy: --stages " + stages + " --scorer calibrated_attention:window=64,block=16,probes="));
+  CHECK(policy_of({"--stages", "3:0.2"}) == "policy: calibrated --stages 3:0.2");
+  CHECK(policy_of({"--stages", "3:0.2", "--policy", "lazyllm"}) == "policy: lazyllm --stages 3:0.2");
   CHECK(policy_of({"--scorer", "key_norm"}) == "policy: custom --stages " + stages + " --scorer key_norm --least-tokens 768");
 }
 

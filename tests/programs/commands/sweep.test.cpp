@@ -246,7 +246,7 @@ TEST_CASE("given scores, variants, and tokens that every method keeps") {
   CHECK_FALSE(std::filesystem::exists(files / "x"));
 }
 
-TEST_CASE("--pruning-file adds the method `calibrated`, and in a variant it stands for the flags of its file") {
+TEST_CASE("--pruning-file adds the method `calibrated`; in a variant it takes the stages and probes from its file") {
   const temporary_folder files;
   const std::string calibration = LAZYPRUNE_SOURCE_DIR "/examples/lazyprune/models/known/pocket.json";
   write_file(files / "stages.json", R"({"stages": "4:0.2"})");
@@ -273,6 +273,9 @@ TEST_CASE("--pruning-file adds the method `calibrated`, and in a variant it stan
 
   const auto fault = [&](const std::string& variant) { return complaint(sweep(files / "b", with({"--variant", variant}))); };
   CHECK(fault("x=--pruning-file") == complaint_at("--variant: x=--pruning-file", {"a file"}));
+  CHECK(fault("x=--pruning-file --stages 3:0.5") == complaint_at("--variant: x=--pruning-file --stages 3:0.5", {"a file", "--stages"}));
+  CHECK(fault("x@3=--pruning-file " + calibration) == complaint_at("--variant: x@3=--pruning-file " + calibration, {"@LAYER"}));
+  CHECK(fault("--pruning-file " + calibration) == complaint_at("--variant: --pruning-file " + calibration, {"NAME=FLAGS"}));
   CHECK(fault("x=--pruning-file " + (files / "none.json")) == complaint_at("--variant x: " + (files / "none.json")));
 }
 

@@ -239,8 +239,8 @@ struct calibrated_attention {
     for (auto p = first; p != list.end() && p->layer == view.layer; ++p)
       add(*p, view.now.probe(chosen->row(static_cast<std::size_t>(p - list.begin()))), positions, view.memory, out);
     detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
-      float of_before = -std::numeric_limits<float>::infinity();  // the largest of the blocks before
-      std::size_t start = positions[begin] / block * block;       // the first position of a block
+      float of_before = -std::numeric_limits<float>::infinity();  // the largest sum of a previous block, less its distance
+      std::size_t start = positions[begin] / block * block;       // start - 1 is the last position of the block that is read next
       for (std::size_t distance = 1; following && distance <= *following && start > 0; ++distance, start -= block)
         of_before = std::max(of_before, view.memory[start - 1] - static_cast<float>(distance));
       for (std::size_t i = begin; i < end; ++i) out[i] = std::max(view.memory[positions[i]], of_before);
