@@ -335,7 +335,7 @@ TEST_CASE("after --minutes no sample is begun: the files take turns with complet
     REQUIRE(sweep(whole, methods).code == 0);
     std::vector<std::string> limited = methods;
     limited.insert(limited.end(), {"--resume", "--minutes", "0.000001"});
-    for (const std::size_t samples : {1, 2, 3, 4}) {
+    for (const std::size_t samples : {1u, 2u, 3u, 4u}) {
       CAPTURE(samples);
       const program_result result = sweep(part, limited);
       REQUIRE_MESSAGE(result.code == 0, result.err);
