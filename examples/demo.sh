@@ -10,7 +10,7 @@ install_missing $library_packages
 configure build
 build build --target lazyprune.program
 
-# The program answers a question about a long text, with LazyLLM's pruning and without.
+# The program answers a question about a long text, pruned and dense. The calibration names the heads that rank the tokens.
 prompt=examples/pocket/prompts/profile.txt
-build/examples/lazyprune run --compare --file "$prompt" --stop ' .' --trace build/trace.html
+build/examples/lazyprune run --compare --file "$prompt" --pruning-file examples/lazyprune/models/known/pocket.json --stop ' .' --trace build/trace.html
 echo "which layers computed which tokens: build/trace.html"
