@@ -28,8 +28,7 @@ calibrated_stages="3:0.3,5:0.1 2:0.5,3:0.2 2:0.2 2:0.3,3:0.1 2:0.15,3:0.07 1:0.5
 
 # make_prompts SEED N TOKENS: makes N prompts for each task, with the lengths in TOKENS, if they are missing. Sets $prompts to their folder
 make_prompts() {
-  prompts=$work/prompts
-  [ "$1" = 2024 ] || prompts=$work/prompts-$1
+  prompts=$work/prompts-$1
   [ ! -d "$prompts" ] || return 0
   rm -rf "$prompts.unfinished"
   python=python3

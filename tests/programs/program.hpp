@@ -167,6 +167,8 @@ inline complaint_line told(const program_result& result, std::size_t line) {
 
 /// The model that comes with the project.
 inline const std::string bundled_model = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model";
+/// The bundled model's calibration in the program's table.
+inline const std::string bundled_calibration = LAZYPRUNE_SOURCE_DIR "/examples/lazyprune/models/known/pocket.json";
 
 /// The bundled prompts of a task.
 inline std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }

@@ -20,24 +20,23 @@ namespace {
 
 bool asks_for_pruning(const policy_spec& spec) { return !spec.preset.empty() || spec.stages || spec.schedule; }
 
-/// Throws `error` with the file's name if the stages or probes of a file do not fit the model.
-void check_stages(const recommended_stages& stages, const opened_model& model, const policy_registry& policies) {
-  policy_spec alone;
-  alone.stages = stages.text;
-  take_calibration(alone, stages);
-  try {
-    parts_of(alone, layers_of(model.config()), policies);
-  } catch (const error& fault) {
-    throw error(stages.where, fault);
-  }
-}
-
 /// Fills in the stages, the least number of tokens and the calibration that the policy does not have. Returns the result of
 /// `take_calibration`.
 bool take_stages(policy_spec& spec, const recommended_stages& from) {
   if (!spec.stages) spec.stages = from.text;
   if (!spec.least_tokens && from.least_tokens > 0) spec.least_tokens = from.least_tokens;
   return take_calibration(spec, from);
+}
+
+/// Throws `error` with the file's name if the stages or probes of a file do not fit the model.
+void check_stages(const recommended_stages& stages, const opened_model& model, const policy_registry& policies) {
+  policy_spec alone;
+  take_stages(alone, stages);
+  try {
+    parts_of(alone, layers_of(model.config()), policies);
+  } catch (const error& fault) {
+    throw error(stages.where, fault);
+  }
 }
 
 /// Returns the variant (NAME=FLAGS) with `--pruning-file FILE` replaced by the file's pruning. Other flags of the variant take precedence.
@@ -53,12 +52,13 @@ std::string with_pruning_file(const std::string& variant, const opened_model& mo
     throw error("--variant", variant, "a file after --pruning-file", file == words.end() ? "nothing" : *file);
   if (variant.find('@') < equals)
     throw error("--variant", variant, "no @LAYER with --pruning-file, which names stages", variant.substr(0, equals));
+  const std::string path(*file);
+  words.erase(flag, file + 1);
   std::string others;
-  for (auto word = words.begin(); word != words.end(); ++word)
-    if (word != flag && word != file) others.append(others.empty() ? "" : " ").append(*word);
+  for (const std::string_view word : words) others.append(word).append(" ");
   try {
     policy_spec spec = parse_policy(others);
-    take_stages(spec, model.stages_in(std::string(*file)));
+    take_stages(spec, model.stages_in(path));
     return variant.substr(0, equals + 1) + flags_text(spec);
   } catch (const error& fault) {
     throw error("--variant " + variant.substr(0, equals), fault);

@@ -24,9 +24,6 @@ const std::string question =
     "read the document . a distant bell did not change a careful plan . the candle is in the temples . the old council arrived after the "
     "harvest . question : where is the candle ? answer : the candle is in the";
 
-/// The bundled model's calibration in the program's table.
-const std::string known_calibration = LAZYPRUNE_SOURCE_DIR "/examples/lazyprune/models/known/pocket.json";
-
 json run_json(std::vector<std::string> more, const std::string& input = {}) {
   more.insert(more.begin(), {"run", "--json"});
   const program_result result = lazyprune_program(more, input, {"OMP_NUM_THREADS=1"});
@@ -137,8 +134,8 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   const auto policy_of = [&](const std::vector<std::string>& flags) { return lines_of(err(flags)).at(1); };
   CHECK(policy_of({"--policy", "lazyllm"}) == "policy: lazyllm --stages 1:0.7,3:0.7,5:0.7");  // the paper's stages, moved to six layers
 
-  CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--pruning-file", known_calibration})) ==
-        complaint_at(known_calibration + ": model.fingerprint"));
+  CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--pruning-file", bundled_calibration})) ==
+        complaint_at(bundled_calibration + ": model.fingerprint"));
   write_file(files / "mine.json", R"({"stages": "2:0.5"})");
   CHECK(policy_of({"--pruning-file", files / "mine.json"}) == "policy: lazyllm --stages 2:0.5");
   CHECK(policy_of({"--pruning-file", files / "mine.json", "--stages", "3:0.5"}) == "policy: lazyllm --stages 3:0.5");
@@ -155,11 +152,11 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
 
 TEST_CASE("a calibration is named by its stages, and -v shows its probes") {
   const auto policy_of = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> flags{"run", "-p", question, "-n", "1", "-t", "1", "--pruning-file", known_calibration};
+    std::vector<std::string> flags{"run", "-p", question, "-n", "1", "-t", "1", "--pruning-file", bundled_calibration};
     flags.insert(flags.end(), more.begin(), more.end());
     return lines_of(lazyprune_program(flags).err).at(1);
   };
-  const std::string stages = json::parse(file_text(known_calibration)).at("stages");
+  const std::string stages = json::parse(file_text(bundled_calibration)).at("stages");
   CHECK(policy_of({}) == "policy: calibrated --stages " + stages);
   CHECK(policy_of({"--keep-first", "8"}) == "policy: calibrated --stages " + stages + " --keep-first 8");
   CHECK(policy_of({"-v"}).starts_with("policy: --stages " + stages + " --scorer calibrated_attention:window=64,block=16,probes="));

@@ -248,21 +248,20 @@ TEST_CASE("given scores, variants, and tokens that every method keeps") {
 
 TEST_CASE("--pruning-file adds the method `calibrated`; in a variant it takes the stages and probes from its file") {
   const temporary_folder files;
-  const std::string calibration = LAZYPRUNE_SOURCE_DIR "/examples/lazyprune/models/known/pocket.json";
   write_file(files / "stages.json", R"({"stages": "4:0.2"})");
   const std::vector<std::string> few{"-n", "1", "--methods", "dense", "--budgets", "1"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), few.begin(), few.end());
     return more;
   };
-  REQUIRE(sweep(files / "a",
-                with({"--pruning-file", calibration, "--variant", "other=--stages 3:0.2 --keep-first 7 --pruning-file " + calibration,
-                      "--variant", "plain=--pruning-file " + (files / "stages.json")}))
+  REQUIRE(sweep(files / "a", with({"--pruning-file", bundled_calibration, "--variant",
+                                   "other=--stages 3:0.2 --keep-first 7 --pruning-file " + bundled_calibration, "--variant",
+                                   "plain=--pruning-file " + (files / "stages.json")}))
               .code == 0);
   std::map<std::string, std::string> policies;
   for (const row& r : table(files / "a/sweep.csv")) policies[r.at("method")] = r.at("policy");
   REQUIRE(policies.size() == 4);
-  const std::string stages = json::parse(file_text(calibration)).at("stages");
+  const std::string stages = json::parse(file_text(bundled_calibration)).at("stages");
   const std::string probes = " --scorer calibrated_attention:window=64,block=16,probes=";
   CHECK(policies.at("calibrated").starts_with("--stages " + stages + probes));
   CHECK(policies.at("calibrated")
@@ -274,8 +273,9 @@ TEST_CASE("--pruning-file adds the method `calibrated`; in a variant it takes th
   const auto fault = [&](const std::string& variant) { return complaint(sweep(files / "b", with({"--variant", variant}))); };
   CHECK(fault("x=--pruning-file") == complaint_at("--variant: x=--pruning-file", {"a file"}));
   CHECK(fault("x=--pruning-file --stages 3:0.5") == complaint_at("--variant: x=--pruning-file --stages 3:0.5", {"a file", "--stages"}));
-  CHECK(fault("x@3=--pruning-file " + calibration) == complaint_at("--variant: x@3=--pruning-file " + calibration, {"@LAYER"}));
-  CHECK(fault("--pruning-file " + calibration) == complaint_at("--variant: --pruning-file " + calibration, {"NAME=FLAGS"}));
+  CHECK(fault("x@3=--pruning-file " + bundled_calibration) ==
+        complaint_at("--variant: x@3=--pruning-file " + bundled_calibration, {"@LAYER"}));
+  CHECK(fault("--pruning-file " + bundled_calibration) == complaint_at("--variant: --pruning-file " + bundled_calibration, {"NAME=FLAGS"}));
   CHECK(fault("x=--pruning-file " + (files / "none.json")) == complaint_at("--variant x: " + (files / "none.json")));
 }
 
