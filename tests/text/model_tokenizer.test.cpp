@@ -34,7 +34,7 @@ constexpr std::string_view small_json =
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})";
 
 std::string small_sentencepiece() {
-  return special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
+  return special_pieces() + byte_pieces() + piece_field("a", -1) + trainer_field(true) + normalizer_field(true, false);
 }
 
 /// Returns the error of loading the folder's tokenizer, without the folder's path.
@@ -171,7 +171,7 @@ TEST_CASE("find_tokenizer reads the tokenizer of a published model" NEEDS("data"
 
 TEST_CASE("tokenizer_config.json may say whether a text begins with BOS") {
   const small_folder folder;
-  const std::string model = special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
+  const std::string model = special_pieces() + byte_pieces() + piece_field("a", -1) + trainer_field(true) + normalizer_field(true, false);
   folder.write("tokenizer.model", model);
   const lazyprune::checkpoint loaded(folder.path());
   CHECK(find_tokenizer(loaded)->size() == 260);

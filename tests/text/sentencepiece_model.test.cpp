@@ -61,14 +61,15 @@ TEST_CASE("missing fields have the format's defaults") {
 TEST_CASE("unknown fields are skipped, and the last value of a field counts") {
   const std::string unknown = number_field(99, 7) + bytes_field(200, "new") + float_field(201, 1.5f) + varint(202u << 3 | 1) + "12345678";
   const std::string piece = bytes_field(1, bytes_field(1, "old") + bytes_field(1, "a") + unknown + float_field(2, -3.0f));
-  const auto model = parse_sentencepiece_model(unknown + special_pieces() + piece + trainer(true) + trainer(false) + unknown, "t.model");
+  const auto model =
+      parse_sentencepiece_model(unknown + special_pieces() + piece + trainer_field(true) + trainer_field(false) + unknown, "t.model");
   CHECK_FALSE(model.byte_fallback);
   CHECK(model.pieces.back().text == "a");
   CHECK(model.pieces.back().score == -3.0f);
 }
 
 TEST_CASE("a piece may hold a zero byte") {
-  const auto model = parse_sentencepiece_model(special_pieces() + piece_field(std::string("a\0b", 3), 0) + trainer(false), "t.model");
+  const auto model = parse_sentencepiece_model(special_pieces() + piece_field(std::string("a\0b", 3), 0) + trainer_field(false), "t.model");
   CHECK(model.pieces.back().text == std::string("a\0b", 3));
 }
 
@@ -80,7 +81,7 @@ TEST_CASE("settings that are not supported are refused by name") {
   CHECK(model_fault(with_kind(77)) == at("t.model: model_type", {", found 77"}));
   CHECK(model_fault(special_pieces()) == unsupported("t.model: model_type"));
   CHECK(model_fault("") == unsupported("t.model: model_type"));
-  const std::string good = special_pieces() + trainer(false);
+  const std::string good = special_pieces() + trainer_field(false);
   CHECK(model_fault(good) == "no error");
   CHECK(model_fault(good + bytes_field(3, bytes_field(2, ""))) == "no error");
   CHECK(model_fault(good + bytes_field(3, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
@@ -101,7 +102,7 @@ TEST_CASE("the error about a real charsmap names it, and the error about a .mode
 }
 
 TEST_CASE("malformed files are refused, and the error says where and why") {
-  const std::string good = special_pieces() + trainer(false), at = std::to_string(good.size());
+  const std::string good = special_pieces() + trainer_field(false), at = std::to_string(good.size());
   struct bad {
     std::string bytes, error;
   };
@@ -141,12 +142,12 @@ TEST_CASE("malformed files are refused, and the error says where and why") {
        "t.model: piece 4: expected every piece once, found token 3 and token 4 are both \"a\""},
       {good + piece_field("<s>", 0), "t.model: piece 3: expected every piece once, found token 1 and token 3 are both \"<s>\""},
       {good + piece_field("other", 0, piece_type::unknown), "t.model: piece 3: expected one unknown piece, found \"other\" as well"},
-      {piece_field("a", 0) + trainer(false), "t.model: pieces: expected an unknown piece, found none"},
+      {piece_field("a", 0) + trainer_field(false), "t.model: pieces: expected an unknown piece, found none"},
       {good + piece_field("<0x41>", 0, piece_type::byte),
        "t.model: piece 3: expected no byte piece without byte_fallback, found \"<0x41>\""},
-      {good + piece_field("<0x-1>", 0, piece_type::byte) + trainer(true),
+      {good + piece_field("<0x-1>", 0, piece_type::byte) + trainer_field(true),
        "t.model: piece 3: expected a byte piece like <0x1F>, found \"<0x-1>\""},
-      {good + trainer(true), "t.model: pieces: expected a piece for every byte, found none for byte 0"},
+      {good + trainer_field(true), "t.model: pieces: expected a piece for every byte, found none for byte 0"},
   };
   for (const bad& b : all) {
     CAPTURE(b.error);
@@ -154,7 +155,7 @@ TEST_CASE("malformed files are refused, and the error says where and why") {
     CAPTURE(result);
     CHECK((b.error.starts_with("t.model") ? result == b.error : result.starts_with("t.model: byte ") && result.ends_with(b.error)));
   }
-  CHECK(model_fault(good + byte_pieces() + trainer(true)) == "no error");
+  CHECK(model_fault(good + byte_pieces() + trainer_field(true)) == "no error");
   CHECK(model_fault(good + piece_field(std::string(65'536, 'a'), 0)) == "no error");
 }
 

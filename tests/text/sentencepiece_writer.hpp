@@ -47,8 +47,8 @@ inline std::string byte_pieces() {
 }
 
 /// Returns the settings of a BPE model. As in every protocol buffer, a later field overrides an earlier one.
-inline std::string trainer(bool byte_fallback) { return bytes_field(2, number_field(3, 2) + number_field(35, byte_fallback)); }
-inline std::string normalizer(bool dummy_prefix, bool trim, bool escape = true) {
+inline std::string trainer_field(bool byte_fallback) { return bytes_field(2, number_field(3, 2) + number_field(35, byte_fallback)); }
+inline std::string normalizer_field(bool dummy_prefix, bool trim, bool escape = true) {
   return bytes_field(3, number_field(3, dummy_prefix) + number_field(4, trim) + number_field(5, escape));
 }
 

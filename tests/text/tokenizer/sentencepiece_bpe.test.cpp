@@ -157,7 +157,7 @@ std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool e
            piece_field("<s>x", 0, piece_type::user_defined) + piece_field("\xc3\xa9", 0, piece_type::user_defined);
   for (const std::string letter : {"a", "b", "c", "x", "y"}) model += piece_field(letter, -20);
   model += piece_field(space, -20);
-  return model + trainer(byte_fallback) + normalizer(dummy_prefix, trim, escape);
+  return model + trainer_field(byte_fallback) + normalizer_field(dummy_prefix, trim, escape);
 }
 
 std::string small_text(std::mt19937& random) {
@@ -190,7 +190,7 @@ TEST_CASE("the bundled tokenizer encodes words, spaces and bytes") {
 }
 
 TEST_CASE("a model without control pieces refuses to add BOS") {
-  const tokenizer tokens = tokenizer_of(piece_field("<unk>", 0, piece_type::unknown) + piece_field("a", 0) + trainer(false));
+  const tokenizer tokens = tokenizer_of(piece_field("<unk>", 0, piece_type::unknown) + piece_field("a", 0) + trainer_field(false));
   CHECK_FALSE(tokens.bos().has_value());
   CHECK_FALSE(tokens.eos().has_value());
   CHECK_FALSE(tokens.adds_bos());
@@ -218,7 +218,7 @@ TEST_CASE("the pair with the best score is merged first, and the leftmost among 
     if (random() % 4 == 0) text = "\xe2\x96\x81" + text;
     if (!std::exchange(seen[text], true)) bytes += piece_field(text, -static_cast<float>(random() % 8));  // few scores make many ties
   }
-  const tokenizer tokens = tokenizer_of(bytes + trainer(false) + normalizer(true, false));
+  const tokenizer tokens = tokenizer_of(bytes + trainer_field(false) + normalizer_field(true, false));
   for (int run = 0; run < 3'000 / one_in(5); ++run) {
     std::string text;
     for (std::size_t n = random() % 24; n > 0; --n) text += " abc"[random() % 4];
@@ -274,7 +274,7 @@ TEST_CASE("long texts and deeply nested unused pieces are encoded") {
     piece += 'a';
     model += piece_field(piece, -static_cast<float>(i), piece_type::unused);
   }
-  const tokenizer deep = tokenizer_of(model + trainer(false) + normalizer(false, false));
+  const tokenizer deep = tokenizer_of(model + trainer_field(false) + normalizer_field(false, false));
   CHECK(deep.encode(std::string(3'001, 'a'), false).size() == 3'001);
 }
 
