@@ -35,6 +35,13 @@ add_library(lazyprune.own INTERFACE)
 target_link_libraries(lazyprune.own INTERFACE lazyprune::lazyprune)
 # GCC 12 warns that joined strings overlap, though they do not: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
 target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+# GCC frees memory often by default, which takes 8 % of the time to compile. With this flag a unit takes up to 3 GB instead of 2.
+cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY) # MiB
+cmake_host_system_information(RESULT processors QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR memory "${memory} / ${processors}")
+if(memory GREATER 4000)
+  target_compile_options(lazyprune.own INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1500000>")
+endif()
 if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
 endif()
