@@ -326,7 +326,7 @@ class attention_layer {
     float* local = local_.take(threads * layout.local_floats());
     const std::size_t numbers = q.rows * q.columns;  // of q, and also of out; each takes a multiplication for each active token
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
-    detail::for_tasks_in_turn(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
+    detail::for_growing_tasks(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
       float* state = states + (segments == 1 ? thread : i) * layout.state_floats();
       const std::size_t begin = (first_segment + part) * segment;

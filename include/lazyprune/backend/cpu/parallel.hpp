@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Loops over tasks on several threads. Each task is assigned to a thread before the loop starts. The tasks are the same for any number of
-// threads.
+// Loops over tasks on several threads. The loops differ in how they divide the tasks among the threads. The results are the same for any
+// division and any number of threads.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 
@@ -64,13 +66,87 @@ void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body
   for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
 }
 
-/// Does the same as for_tasks, but the threads take turns at the tasks. This is for loops in which later tasks are larger.
+/// Ranges of neighbouring tasks, one for each thread. A thread takes tasks from the front of its own range. After the last of them it takes
+/// tasks from the back of the longest range. So a thread that the system has stopped delays the others by one task, not by a range.
+class task_ranges {
+ public:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  /// `tasks` must be less than 2^32.
+  task_ranges(std::size_t tasks, std::size_t threads) : count_(std::clamp<std::size_t>(std::min(threads, most), 1, most)) {
+    for (std::size_t i = 0; i < count_; ++i) ranges_[i].ends = joined({tasks * i / count_, tasks * (i + 1) / count_});
+  }
+
+  /// Returns the next task for this thread, or `none` if all tasks are taken.
+  std::size_t next(std::size_t thread) {
+    range& own = ranges_[thread % count_];
+    if (const std::size_t task = take(own, true); task != none) return task;
+    for (;;) {
+      range* longest = nullptr;
+      std::size_t most_tasks = 0;
+      for (std::size_t i = 0; i < count_; ++i) {
+        const tasks left = parted(ranges_[i].ends.load(std::memory_order_relaxed));
+        if (left.end - left.begin <= most_tasks) continue;
+        most_tasks = left.end - left.begin;
+        longest = &ranges_[i];
+      }
+      if (!longest) return none;
+      if (const std::size_t task = take(*longest, false); task != none) return task;
+    }
+  }
+
+ private:
+  static constexpr std::size_t most = 128;  // more threads share ranges
+
+  struct tasks {
+    std::size_t begin, end;
+  };
+  struct alignas(64) range {  // a cache line of its own
+    std::atomic<std::uint64_t> ends;
+  };
+
+  static std::uint64_t joined(const tasks& t) { return static_cast<std::uint64_t>(t.begin) << 32 | t.end; }
+  static tasks parted(std::uint64_t ends) { return {static_cast<std::size_t>(ends >> 32), static_cast<std::size_t>(ends & 0xffffffff)}; }
+
+  static std::size_t take(range& from, bool front) {
+    std::uint64_t ends = from.ends.load(std::memory_order_relaxed);
+    for (;;) {
+      const tasks left = parted(ends);
+      if (left.begin == left.end) return none;
+      const tasks rest = front ? tasks{left.begin + 1, left.end} : tasks{left.begin, left.end - 1};
+      if (from.ends.compare_exchange_weak(ends, joined(rest), std::memory_order_relaxed)) return front ? left.begin : rest.end;
+    }
+  }
+
+  std::size_t count_;
+  std::array<range, most> ranges_;
+};
+
+/// Does the same as for_tasks, but threads that are done take tasks from the ranges of others, see task_ranges.
 template <class Body>
-void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
+void for_shared_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
 #ifdef _OPENMP
   if (threads > 1 && tasks > 1 && !team_is_lost()) {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (std::size_t task = 0; task < tasks; ++task) body(task, static_cast<std::size_t>(omp_get_thread_num()));
+    task_ranges ranges(tasks, static_cast<std::size_t>(threads));
+#pragma omp parallel num_threads(threads)
+    {
+      const auto thread = static_cast<std::size_t>(omp_get_thread_num());
+      for (std::size_t task = ranges.next(thread); task != task_ranges::none; task = ranges.next(thread)) body(task, thread);
+    }
+    return;
+  }
+#endif
+  for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
+}
+
+/// Does the same as for_tasks, for loops in which later tasks are larger. Each thread takes the last task that is left. So the smallest
+/// tasks come last, and the threads end at nearly the same time.
+template <class Body>
+void for_growing_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
+#ifdef _OPENMP
+  if (threads > 1 && tasks > 1 && !team_is_lost()) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (std::size_t i = 0; i < tasks; ++i) body(tasks - 1 - i, static_cast<std::size_t>(omp_get_thread_num()));
     return;
   }
 #endif
