@@ -8,6 +8,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include <fault.hpp>
 #include "tiny_model.hpp"
 
@@ -887,3 +890,23 @@ TEST_CASE("all token ids of all requests are checked before the first token is r
   CHECK(heard == 0);
   CHECK(observer.steps == 0);
 }
+
+#ifdef _OPENMP
+TEST_CASE("on cpu all layers of a step run in one team of threads, and all decode steps of a generation in another") {
+  struct teams final : step_observer {
+    std::vector<const lazyprune::detail::thread_team*> at_layer;  // of each layer of each step
+    void layer_ends(const layer_end&) override { at_layer.push_back(lazyprune::detail::team_here); }
+  } seen;
+  cpu backend{execution{.threads = 2}};
+  const auto net = lazyprune_test::tiny_model(backend);
+  workspace<cpu> work(net, backend);
+  auto seq = lazyprune_test::begin(net, dense());
+  generation_options options = of_length(4);
+  options.observer = &seen;
+  CHECK(generate(work, seq, prompt, options).tokens.size() == 4);
+  REQUIRE(seen.at_layer.size() == 4 * net.config.layers);
+  CHECK(std::ranges::find(seen.at_layer, nullptr) == seen.at_layer.end());
+  for (std::size_t i = net.config.layers; i < seen.at_layer.size(); ++i) CHECK(seen.at_layer[i] == seen.at_layer[net.config.layers]);
+  CHECK(lazyprune::detail::team_here == nullptr);
+}
+#endif

@@ -96,24 +96,26 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
   }
 
   std::size_t prefill_kv_rows = 0;
-  for (std::size_t k = 0; k <= steps; ++k) {
-    const auto start = clock::now();
-    if (k == 0) work.reserve(most);
-    if (!forward(work, batch)) break;
-    if (k == 0) waits.wait();
-    timer.section_begins(step_section::logits);
-    const auto logits = read_logits(work, 0, count);
-    timer.section_ends(step_section::logits);
-    if (!std::ranges::all_of(logits, [](auto l) { return is_finite(l); }))
-      throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", "infinity or NaN");
-    for (std::size_t i = 0; i < count; ++i) result.tokens[i].push_back(greedy(logits.subspan(i * vocabulary, vocabulary)));
-    (k == 0 ? result.prefill_seconds : result.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
-    if (k == 0) {
-      result.sections = timer.seconds();
-      prefill_kv_rows = watch.kv_rows();
+  in_one_team(work.backend(), [&] {
+    for (std::size_t k = 0; k <= steps; ++k) {
+      const auto start = clock::now();
+      if (k == 0) work.reserve(most);
+      if (!forward(work, batch)) return;
+      if (k == 0) waits.wait();
+      timer.section_begins(step_section::logits);
+      const auto logits = read_logits(work, 0, count);
+      timer.section_ends(step_section::logits);
+      if (!std::ranges::all_of(logits, [](auto l) { return is_finite(l); }))
+        throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", "infinity or NaN");
+      for (std::size_t i = 0; i < count; ++i) result.tokens[i].push_back(greedy(logits.subspan(i * vocabulary, vocabulary)));
+      (k == 0 ? result.prefill_seconds : result.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
+      if (k == 0) {
+        result.sections = timer.seconds();
+        prefill_kv_rows = watch.kv_rows();
+      }
+      for (std::size_t i = 0; i < count; ++i) batch[i] = {sequences[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &watch};
     }
-    for (std::size_t i = 0; i < count; ++i) batch[i] = {sequences[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &watch};
-  }
+  });
   if (steps > 0) result.step_kv_rows = static_cast<double>(watch.kv_rows() - prefill_kv_rows) / static_cast<double>(steps);
   for (const sequence<Backend>& seq : sequences) result.prefill_rows.push_back(seq.session().stats().prefill_rows);
   result.memory = watch.most();

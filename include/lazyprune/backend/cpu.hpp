@@ -53,6 +53,13 @@ class cpu : public host_backend<float> {
     detail::with_tasks(threads_, load);
   }
 
+  /// Calls work() inside an OpenMP parallel region, whose threads all operations in it share. OpenMP loops of others in it run on one
+  /// thread.
+  template <class Work>
+  void in_one_team(const Work& work) const {
+    detail::with_team(threads_, work);
+  }
+
   void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) const {
     const auto by = static_cast<float>(scale);
     detail::for_tasks(team_for(out.rows * out.columns), ids.size(), [&](std::size_t r, std::size_t) {

@@ -173,6 +173,8 @@ concept weight_packer = requires(B b, std::span<const tensor> parts, const tenso
   { b.load(parts) } -> std::same_as<typename B::parameters>;
 };
 
+/// The operations of a backend, see the top of this file. A backend may have a member `in_one_team(work)`, which calls work() once. The
+/// operations in it may share a team of threads. If work() throws, in_one_team throws the same exception.
 template <class B>
 concept tensor_backend = weight_packer<B> && std::floating_point<typename B::scalar> &&
     std::constructible_from<typename B::buffer, std::size_t> &&                                                        // columns
@@ -225,6 +227,16 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   { p.bytes() } -> std::convertible_to<std::size_t>;
   { rope.bytes() } -> std::convertible_to<std::size_t>;
 };
+
+/// Calls work() by the backend's `in_one_team`, or itself if the backend has none. Threads that start and end with every step may wait for
+/// the system each time, so a loop of many steps is best one `work`.
+template <tensor_backend B, class Work>
+void in_one_team(const B& backend, const Work& work) {
+  if constexpr (requires { backend.in_one_team(work); })
+    backend.in_one_team(work);
+  else
+    work();
+}
 
 }  // namespace v0
 }  // namespace lazyprune

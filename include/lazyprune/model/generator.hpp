@@ -334,14 +334,16 @@ template <tensor_backend Backend>
 std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<generating<Backend>>& seqs) {
   std::vector<generating<Backend>*> open;
   for (generating<Backend>& seq : seqs) open.push_back(&seq);
-  for (;;) {
-    std::erase_if(open, [](const generating<Backend>* seq) { return !seq->goes_on(); });
-    if (open.empty()) break;
-    if (open.size() == 1)
-      open.front()->step();
-    else
-      step_together<Backend>(work, open);
-  }
+  in_one_team(work.backend(), [&] {
+    for (;;) {
+      std::erase_if(open, [](const generating<Backend>* seq) { return !seq->goes_on(); });
+      if (open.empty()) break;
+      if (open.size() == 1)
+        open.front()->step();
+      else
+        step_together<Backend>(work, open);
+    }
+  });
   std::vector<generation> results;
   for (generating<Backend>& seq : seqs) results.push_back(seq.result());
   return results;

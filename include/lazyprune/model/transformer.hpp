@@ -80,13 +80,18 @@ class transformer {
     items_.reserve(steps.size());
     try {
       begin(steps);
-      if (!layers()) {
+      bool stopped = false;
+      in_one_team(backend_, [&] {
+        stopped = !layers();
+        if (stopped) return;
+        for (const sequence_step<Backend>& s : steps) {
+          work_.outputs_ += s.outputs;
+          if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
+        }
+      });
+      if (stopped) {
         abandon();
         return false;
-      }
-      for (const sequence_step<Backend>& s : steps) {
-        work_.outputs_ += s.outputs;
-        if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
       }
       for (const batch_item& p : items_) p.step.check_finish();  // so that all steps finish, or none
       for (batch_item& p : items_) p.step.finish();

@@ -19,9 +19,9 @@ using namespace lazyprune;
 
 namespace {
 
-/// Returns the thread of each task, and checks that each task was done once.
+/// Checks that the loop does each task once, and that its threads have numbers below `threads`.
 template <class Loop>
-std::vector<std::size_t> done_by(const Loop& loop, int threads, std::size_t tasks) {
+void check_loop(const Loop& loop, int threads, std::size_t tasks) {
   std::vector<int> times(tasks);
   std::vector<std::size_t> by(tasks);
   loop(threads, tasks, [&](std::size_t task, std::size_t thread) {
@@ -30,7 +30,6 @@ std::vector<std::size_t> done_by(const Loop& loop, int threads, std::size_t task
   });
   CHECK(times == std::vector<int>(tasks, 1));
   for (const std::size_t thread : by) CHECK(thread < static_cast<std::size_t>(threads));
-  return by;
 }
 
 }  // namespace
@@ -40,39 +39,9 @@ TEST_CASE("every loop does every task once, for any numbers of threads and tasks
     for (const std::size_t tasks : {0u, 1u, 2u, 7u, 8u, 9u, 100u}) {
       CAPTURE(threads);
       CAPTURE(tasks);
-      const auto runs = done_by([](int n, std::size_t count, auto body) { detail::for_tasks(n, count, body); }, threads, tasks);
-      CHECK(std::ranges::is_sorted(runs));  // each thread has one range
-      done_by([](int n, std::size_t count, auto body) { detail::for_shared_tasks(n, count, body); }, threads, tasks);
-      done_by([](int n, std::size_t count, auto body) { detail::for_growing_tasks(n, count, body); }, threads, tasks);
+      check_loop([](int n, std::size_t count, auto body) { detail::for_tasks(n, count, body); }, threads, tasks);
+      check_loop([](int n, std::size_t count, auto body) { detail::for_growing_tasks(n, count, body); }, threads, tasks);
     }
-}
-
-TEST_CASE("a thread takes its own tasks from the front, then the tasks of the longest range from the back") {
-  detail::task_ranges ranges(10, 3);  // 0 to 2, 3 to 5, 6 to 9
-  std::vector<std::size_t> taken;
-  for (int i = 0; i < 5; ++i) taken.push_back(ranges.next(0));
-  CHECK(taken == std::vector<std::size_t>{0, 1, 2, 9, 5});
-  CHECK(ranges.next(2) == 6);
-  CHECK(ranges.next(1) == 3);
-  taken.clear();
-  for (int i = 0; i < 4; ++i) taken.push_back(ranges.next(2));
-  CHECK(taken == std::vector<std::size_t>{7, 8, 4, detail::task_ranges::none});
-  CHECK(ranges.next(0) == detail::task_ranges::none);
-}
-
-TEST_CASE("more threads than ranges or tasks get every task once") {
-  for (const std::size_t tasks : {0u, 1u, 5u, 1000u}) {
-    CAPTURE(tasks);
-    detail::task_ranges ranges(tasks, 200);
-    std::vector<int> times(tasks);
-    std::size_t busy = 200;
-    for (std::size_t thread = 0; busy > 0; thread = (thread + 1) % 200) {
-      const std::size_t task = ranges.next(thread);
-      busy = task == detail::task_ranges::none ? busy - 1 : 200;
-      if (task != detail::task_ranges::none) ++times[task];
-    }
-    CHECK(times == std::vector<int>(tasks, 1));
-  }
 }
 
 #ifdef _OPENMP
@@ -90,7 +59,7 @@ TEST_CASE("while one thread is at a long task, the others do all other tasks, th
     if (growing)
       detail::for_growing_tasks(2, tasks, body);
     else
-      detail::for_shared_tasks(2, tasks, body);
+      detail::for_tasks(2, tasks, body);
     CHECK(done == tasks);
     if (growing) CHECK(std::ranges::is_sorted(order.begin(), order.end() - 1, std::greater<>()));
   }
@@ -129,19 +98,18 @@ TEST_CASE("a child of fork() can compute after a parallel loop of its parent") {
   const auto sum = [] {
     std::vector<int> done(100);
     detail::for_tasks(2, done.size(), [&](std::size_t task, std::size_t) { done[task] = static_cast<int>(task); });
-    detail::for_shared_tasks(2, done.size(), [&](std::size_t task, std::size_t) { done[task] += 1; });
     detail::for_growing_tasks(2, done.size(), [&](std::size_t task, std::size_t) { done[task] += 1; });
     return std::accumulate(done.begin(), done.end(), 0);
   };
-  CHECK(sum() == 5150);
+  CHECK(sum() == 5050);
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);  // on failure the child would wait forever for threads that it does not have
-    ::_exit(sum() == 5150 ? 0 : 1);
+    ::_exit(sum() == 5050 ? 0 : 1);
   }
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
-  CHECK(sum() == 5150);
+  CHECK(sum() == 5050);
 }
 #endif

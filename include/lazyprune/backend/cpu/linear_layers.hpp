@@ -61,7 +61,7 @@ class linear_layers {
     float* const wide = wide_.take(threads * wide_floats);
     // A multiplication takes about 1/64 ns. With fewer than four rows, reading the weights takes as long as the products of four rows.
     const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * std::max<std::size_t>(x.rows, 4);
-    detail::for_shared_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
+    detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
       kernel.enter();
       product_block block = plan.first_block(group);
       for (const std::size_t first = block.first; block.first == first; block = plan.after(block))

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Loops over tasks on several threads. The loops differ in how they divide the tasks among the threads. The results are the same for any
-// division and any number of threads.
+// Loops over tasks on several threads. The results are the same for any number of threads, whichever thread does a task.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #ifdef _OPENMP
 #include <omp.h>
-#include <pthread.h>
 #endif
 
+#include <lazyprune/backend/cpu/thread_team.hpp>
 #include <lazyprune/backend/machine_limits.hpp>
 #include <lazyprune/backend/memory/aligned_array.hpp>
 
@@ -40,117 +37,36 @@ inline int available_threads() {
 /// threads, and start them again later.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
-/// Returns true if this process is a child of fork() and lacks the threads of an earlier team. GNU OpenMP keeps the threads of a team for
-/// the next team. fork() does not copy these threads to the child, and there GNU OpenMP would wait for them forever. In such a child the
-/// caller does all tasks, with the same results. LLVM's OpenMP starts new threads in a child, so with Clang the result is always false.
-inline bool team_is_lost() {
-#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
-  static std::atomic<bool> lost = false;
-  [[maybe_unused]] static const int watched = pthread_atfork(nullptr, nullptr, [] { lost = true; });  // watches from the first team on
-  return lost.load(std::memory_order_relaxed);
-#else
-  return false;
-#endif
+/// Does the tasks 0 to tasks - 1 in one loop of a team: the team that this thread has, or one for this loop alone. Inside a task there is
+/// no team.
+template <class Body>
+void in_team(int threads, std::size_t tasks, std::size_t ranges, const Body& body) {
+  const auto alone = [&] {
+    for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
+  };
+  if (threads <= 1 || tasks <= 1) return alone();
+  with_team(threads, [&] {
+    thread_team* const team = std::exchange(team_here, nullptr);
+    if (team && team->threads() == threads)
+      team->run(tasks, ranges, body);
+    else
+      alone();
+    team_here = team;
+  });
 }
 
-/// Calls body(task, thread) for each task. `body` must not throw. Each thread does one range of neighbouring tasks.
+/// Calls body(task, thread) for each task. `body` must not throw. Each thread does a range of neighbouring tasks, and then takes tasks from
+/// the end of ranges that other threads have not done.
 template <class Body>
-void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
-#ifdef _OPENMP
-  if (threads > 1 && tasks > 1 && !team_is_lost()) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (std::size_t task = 0; task < tasks; ++task) body(task, static_cast<std::size_t>(omp_get_thread_num()));
-    return;
-  }
-#endif
-  for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
-}
-
-/// Ranges of neighbouring tasks, one for each thread. A thread takes tasks from the front of its own range. After the last of them it takes
-/// tasks from the back of the longest range. So a thread that the system has stopped delays the others by one task, not by a range.
-class task_ranges {
- public:
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
-
-  /// `tasks` must be less than 2^32.
-  task_ranges(std::size_t tasks, std::size_t threads) : count_(std::clamp<std::size_t>(std::min(threads, most), 1, most)) {
-    for (std::size_t i = 0; i < count_; ++i) ranges_[i].ends = joined({tasks * i / count_, tasks * (i + 1) / count_});
-  }
-
-  /// Returns the next task for this thread, or `none` if all tasks are taken.
-  std::size_t next(std::size_t thread) {
-    range& own = ranges_[thread % count_];
-    if (const std::size_t task = take(own, true); task != none) return task;
-    for (;;) {
-      range* longest = nullptr;
-      std::size_t most_tasks = 0;
-      for (std::size_t i = 0; i < count_; ++i) {
-        const tasks left = parted(ranges_[i].ends.load(std::memory_order_relaxed));
-        if (left.end - left.begin <= most_tasks) continue;
-        most_tasks = left.end - left.begin;
-        longest = &ranges_[i];
-      }
-      if (!longest) return none;
-      if (const std::size_t task = take(*longest, false); task != none) return task;
-    }
-  }
-
- private:
-  static constexpr std::size_t most = 128;  // more threads share ranges
-
-  struct tasks {
-    std::size_t begin, end;
-  };
-  struct alignas(64) range {  // a cache line of its own
-    std::atomic<std::uint64_t> ends;
-  };
-
-  static std::uint64_t joined(const tasks& t) { return static_cast<std::uint64_t>(t.begin) << 32 | t.end; }
-  static tasks parted(std::uint64_t ends) { return {static_cast<std::size_t>(ends >> 32), static_cast<std::size_t>(ends & 0xffffffff)}; }
-
-  static std::size_t take(range& from, bool front) {
-    std::uint64_t ends = from.ends.load(std::memory_order_relaxed);
-    for (;;) {
-      const tasks left = parted(ends);
-      if (left.begin == left.end) return none;
-      const tasks rest = front ? tasks{left.begin + 1, left.end} : tasks{left.begin, left.end - 1};
-      if (from.ends.compare_exchange_weak(ends, joined(rest), std::memory_order_relaxed)) return front ? left.begin : rest.end;
-    }
-  }
-
-  std::size_t count_;
-  std::array<range, most> ranges_;
-};
-
-/// Does the same as for_tasks, but threads that are done take tasks from the ranges of others, see task_ranges.
-template <class Body>
-void for_shared_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
-#ifdef _OPENMP
-  if (threads > 1 && tasks > 1 && !team_is_lost()) {
-    task_ranges ranges(tasks, static_cast<std::size_t>(threads));
-#pragma omp parallel num_threads(threads)
-    {
-      const auto thread = static_cast<std::size_t>(omp_get_thread_num());
-      for (std::size_t task = ranges.next(thread); task != task_ranges::none; task = ranges.next(thread)) body(task, thread);
-    }
-    return;
-  }
-#endif
-  for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
+void for_tasks(int threads, std::size_t tasks, const Body& body) {
+  in_team(threads, tasks, static_cast<std::size_t>(threads), body);
 }
 
 /// Does the same as for_tasks, for loops in which later tasks are larger. Each thread takes the last task that is left. So the smallest
 /// tasks come last, and the threads end at nearly the same time.
 template <class Body>
-void for_growing_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
-#ifdef _OPENMP
-  if (threads > 1 && tasks > 1 && !team_is_lost()) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (std::size_t i = 0; i < tasks; ++i) body(tasks - 1 - i, static_cast<std::size_t>(omp_get_thread_num()));
-    return;
-  }
-#endif
-  for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
+void for_growing_tasks(int threads, std::size_t tasks, const Body& body) {
+  in_team(threads, tasks, 1, [&](std::size_t i, std::size_t thread) { body(tasks - 1 - i, thread); });
 }
 
 /// Memory that an operation uses while it runs. It grows to the largest operation seen and is then reused.

@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Measures how fast a program lazyprune is on a busy machine: alone, beside a loop that keeps one processor busy, and beside a second run of
+# itself. Prints tokens a second: medians over rounds.
+#   sh bench/end_to_end/busy.sh MODEL PROGRAM...
+set -eu
+[ $# -ge 2 ] || { echo "usage: sh bench/end_to_end/busy.sh MODEL PROGRAM..." >&2; exit 2; }
+model=$1
+shift
+results=$(mktemp)
+trap 'rm -f "$results"; kill $(jobs -p) 2>/dev/null || true' EXIT
+
+# measure CASE PROGRAM: one run of a dense prefill of 1,024 tokens and of 64 steps after it
+measure() {
+  "$2" bench -m "$model" -P 1024 -n 64 -r 1 -o csv --policy dense 2>/dev/null |
+    awk -F, -v name="$1" -v program="$2" 'NR > 1 { gsub(/"/, "", $5); print program "," name "," $5 "," $7 }' >> "$results"
+}
+
+for round in 1 2 3 4 5; do
+  for program; do
+    measure alone "$program"
+    while :; do :; done &
+    busy=$!
+    measure "beside a busy loop" "$program"
+    kill $busy
+    wait $busy 2>/dev/null || true
+    measure "two at once" "$program" &
+    second=$!
+    measure "two at once" "$program"
+    wait $second
+  done
+done
+sort -t , -k 1,3 -k 4,4n "$results" | awk -F, '
+  function median() { if (n) printf "%-60s %-20s %-8s %8.1f\n", program, name, test, (value[int((n + 1) / 2)] + value[int(n / 2) + 1]) / 2 }
+  $1 "," $2 "," $3 != key { median(); key = $1 "," $2 "," $3; program = $1; name = $2; test = $3; n = 0 }
+  { value[++n] = $4 }
+  END { median() }'
