@@ -52,11 +52,13 @@ class plain_loop {
 
   /// Returns the logits of the token after the last one (vocabulary).
   std::span<const float> forward(std::span<const token_id> ids) {
-    backend_.embed(model_.weights.embedding, ids, 1.0, x_.view());
-    for (std::size_t l = 0; l < c_.layers; ++l) layer(model_.weights.layers[l], kv_[l], l + 1 == c_.layers ? 1 : tokens);
-    const rows_view<float> norm = norm_.view().slice(tokens - 1, 1);
-    backend_.rms_norm(x_.view().slice(tokens - 1, 1), model_.weights.norm, c_.rms_epsilon, norm);
-    backend_.multiply(norm, model_.head(), nullptr, logits_.view());
+    in_one_team(backend_, [&] {
+      backend_.embed(model_.weights.embedding, ids, 1.0, x_.view());
+      for (std::size_t l = 0; l < c_.layers; ++l) layer(model_.weights.layers[l], kv_[l], l + 1 == c_.layers ? 1 : tokens);
+      const rows_view<float> norm = norm_.view().slice(tokens - 1, 1);
+      backend_.rms_norm(x_.view().slice(tokens - 1, 1), model_.weights.norm, c_.rms_epsilon, norm);
+      backend_.multiply(norm, model_.head(), nullptr, logits_.view());
+    });
     return {logits_.view().data, c_.vocabulary};
   }
 
