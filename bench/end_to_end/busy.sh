@@ -8,25 +8,25 @@ set -eu
 model=$1
 shift
 results=$(mktemp)
-trap 'rm -f "$results"; kill $(jobs -p) 2>/dev/null || true' EXIT
+trap 'rm -f "$results" "$results".[12]; kill $(jobs -p) 2>/dev/null || true' EXIT
 
-# measure CASE PROGRAM: one run of a dense prefill of 1,024 tokens and of 64 steps after it
+# measure CASE PROGRAM NUMBER: one run of a dense prefill of 1,024 tokens and of 64 steps after it
 measure() {
-  "$2" bench -m "$model" -P 1024 -n 64 -r 1 -o csv --policy dense 2>/dev/null |
-    awk -F, -v name="$1" -v program="$2" 'NR > 1 { gsub(/"/, "", $5); print program "," name "," $5 "," $7 }' >> "$results"
+  "$2" bench -m "$model" -P 1024 -n 64 -r 1 -o csv --policy dense > "$results.$3"
+  awk -F, -v name="$1" -v program="$2" 'NR > 1 { gsub(/"/, "", $5); print program "," name "," $5 "," $7 }' "$results.$3" >> "$results"
 }
 
 for round in 1 2 3 4 5; do
   for program; do
-    measure alone "$program"
+    measure alone "$program" 1
     while :; do :; done &
     busy=$!
-    measure "beside a busy loop" "$program"
+    measure "beside a busy loop" "$program" 1
     kill $busy
     wait $busy 2>/dev/null || true
-    measure "two at once" "$program" &
+    measure "two at once" "$program" 1 &
     second=$!
-    measure "two at once" "$program"
+    measure "two at once" "$program" 2
     wait $second
   done
 done

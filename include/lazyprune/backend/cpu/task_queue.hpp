@@ -6,16 +6,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <mutex>
 #include <utility>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
-#include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/cpu/thread_team.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -74,30 +69,16 @@ inline constinit thread_local task_queue* tasks_here = nullptr;
 /// the exception is rethrown when the tasks are done. Inside the body of another with_tasks, this call only calls body(), and the outer
 /// call waits for the tasks.
 template <class Body>
-void with_tasks([[maybe_unused]] int threads, const Body& body) {
-#ifdef _OPENMP
-  if (threads > 1 && !tasks_here && !team_is_lost()) {
-    task_queue tasks;
-    std::exception_ptr fault;  // no exception may leave a parallel region
-#pragma omp parallel num_threads(threads)
-    {
-      if (omp_get_thread_num() == 0) {
-        tasks_here = &tasks;
-        try {
-          body();
-        } catch (...) {
-          fault = std::current_exception();
-        }
-        tasks_here = nullptr;
-        tasks.close();
-      }
-      tasks.work();
-    }
-    if (fault) std::rethrow_exception(fault);
-    return;
-  }
-#endif
-  body();
+void with_tasks(int threads, const Body& body) {
+  if (tasks_here || !can_lead(threads)) return body();
+  task_queue tasks;
+  tasks_here = &tasks;
+  const auto end = [&] {
+    tasks_here = nullptr;
+    tasks.close();
+    tasks.work();
+  };
+  lead_threads(threads, body, end, [&](std::size_t) { tasks.work(); });
 }
 
 /// Gives a task to the threads of with_tasks. If no queue exists (outside with_tasks, or with one thread), runs the task now.

@@ -164,38 +164,57 @@ class thread_team {
   task_ranges tasks_;
 };
 
+/// Starts threads in a parallel region. Thread 0, which is this thread, calls body() and then end(). The others call follow(thread).
+/// Returns when all are done. If body throws, end() is called, too, and the exception is rethrown when all are done.
+template <class Body, class End, class Follow>
+void lead_threads([[maybe_unused]] int threads, const Body& body, const End& end, [[maybe_unused]] const Follow& follow) {
+  std::exception_ptr fault;  // no exception may leave a parallel region
+  const auto lead = [&] {
+    try {
+      body();
+    } catch (...) {
+      fault = std::current_exception();
+    }
+    end();
+  };
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+  {
+    if (const int thread = omp_get_thread_num(); thread > 0)
+      follow(static_cast<std::size_t>(thread));
+    else
+      lead();
+  }
+#else
+  lead();
+#endif
+  if (fault) std::rethrow_exception(fault);
+}
+
+/// Returns true if this number of threads can be started.
+inline bool can_lead([[maybe_unused]] int threads) {
+#ifdef _OPENMP
+  return threads > 1 && !team_is_lost();
+#else
+  return false;
+#endif
+}
+
 /// The team whose thread 0 this thread is, or null. It is also null while this thread is at a task.
 inline constinit thread_local thread_team* team_here = nullptr;
 
 /// Calls body() on this thread. Loops in it share one team, see thread_team. If this thread has a team already, or `threads` is 1, only
 /// calls body().
 template <class Body>
-void with_team([[maybe_unused]] int threads, const Body& body) {
-#ifdef _OPENMP
-  if (threads > 1 && !team_here && !team_is_lost()) {
-    thread_team team(threads);
-    std::exception_ptr fault;  // no exception may leave a parallel region
-#pragma omp parallel num_threads(threads)
-    {
-      const auto thread = static_cast<std::size_t>(omp_get_thread_num());
-      if (thread > 0) {
-        team.work(thread);
-      } else {
-        team_here = &team;
-        try {
-          body();
-        } catch (...) {
-          fault = std::current_exception();
-        }
-        team_here = nullptr;
-        team.close();
-      }
-    }
-    if (fault) std::rethrow_exception(fault);
-    return;
-  }
-#endif
-  body();
+void with_team(int threads, const Body& body) {
+  if (team_here || !can_lead(threads)) return body();
+  thread_team team(threads);
+  team_here = &team;
+  const auto end = [&] {
+    team_here = nullptr;
+    team.close();
+  };
+  lead_threads(threads, body, end, [&](std::size_t thread) { team.work(thread); });
 }
 
 }  // namespace detail
