@@ -52,6 +52,12 @@ TEST_CASE("the cost of a layer is the cost of the operations of its rows") {
         }
 }
 
+TEST_CASE("each probability that a scorer reads costs two operations of attention") {
+  for (const double attention : {0.5, 1.0, 3.0})
+    CHECK(cost_model{.linear = 2.0, .attention = attention, .single = 16.0}.scoring(7 * 5 * 9) == attention * 2 * 7 * 5 * 9);
+  CHECK(cost_model{}.scoring(0) == 0.0);
+}
+
 TEST_CASE("a decode step costs one row per layer, attention to all known tokens or to those in the window, and the logits") {
   model_config c = small();
   c.windows = {6, 0, 6};

@@ -191,6 +191,27 @@ TEST_CASE("a memory_watch reports the largest memory of each kind, and the large
   CHECK(memory.most().total() == 77);
 }
 
+TEST_CASE("the end of a layer names the probabilities that the scorer reads: rows of heads or of probes, times the active tokens") {
+  struct pairs final : step_observer {
+    std::vector<std::size_t> of_layer;
+    void layer_ends(const layer_end& end) override { of_layer.push_back(end.scored_pairs); }
+  };
+  reference<double> backend{execution{}};
+  const auto net = tiny_model(backend, tiny_config(4));
+  workspace<reference<double>> work(net, backend);
+  const auto of_prefill = [&](auto policy) {
+    pairs seen;
+    auto seq = begin(net, std::move(policy));
+    forward(work, seq, some_tokens(12), phase::prefill, &seen);
+    return seen.of_layer;
+  };
+  using counts = std::vector<std::size_t>;
+  CHECK(of_prefill(dense()) == counts{0, 0, 0, 0});
+  CHECK(of_prefill(lazyllm(stages{{1, 0.5}, {3, 0.5}})) == counts{net.config.n_heads * 12, 0, net.config.n_heads * 6, 0});
+  const calibrated_attention probes{.window = 5, .chosen = calibration::read("2.0.0.last.max@1/2.0.1.mean.max@1/2.1.1.last.max@1")};
+  CHECK(of_prefill(policy{probes, stages{{2, 0.5}}, top_k{}, keep_all{}}) == counts{2 * 5 * 12, 1 * 5 * 12, 0, 0});
+}
+
 TEST_CASE("a recorder keeps complete steps only") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);

@@ -264,7 +264,7 @@ class measuring {
 
   /// The cost of the prefills of all sequences.
   double prefill_cost(const cost_model& costs, const measured& m) const {
-    double sum = 0;
+    double sum = costs.scoring(m.last.scored_pairs);
     for (const std::vector<std::size_t>& rows : m.last.prefill_rows) sum += costs.prefill(engine_->config(), rows);
     return sum;
   }

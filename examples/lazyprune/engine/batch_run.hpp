@@ -26,6 +26,8 @@ class batch_watch final : public step_observer {
   const memory_use& most() const { return memory_.most(); }
   /// The number of active tokens, summed over layers, sequences and steps.
   std::size_t kv_rows() const { return kv_rows_; }
+  /// The sum of layer_end::scored_pairs over layers, sequences and steps.
+  std::size_t scored_pairs() const { return scored_pairs_; }
 
   void step_begins(std::span<const token_id>, std::size_t) override { enter(0); }
   void layer_begins(const layer_plan& plan) override {
@@ -37,6 +39,7 @@ class batch_watch final : public step_observer {
     together_.stored_bytes += end.stored_bytes;
     together_.waiting_bytes += end.waiting_bytes;
     memory_.layer_ends(together_);
+    scored_pairs_ += end.scored_pairs;
   }
 
  private:
@@ -49,6 +52,7 @@ class batch_watch final : public step_observer {
   layer_end together_{};  // sums over the sequences that have computed layer_
   memory_watch memory_;
   std::size_t kv_rows_ = 0;
+  std::size_t scored_pairs_ = 0;
 };
 
 /// Calls `wait` when a section of a step begins and when it ends. Put this observer before the step_timer in a list of observers, so that
@@ -112,6 +116,7 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
       if (k == 0) {
         result.sections = timer.seconds();
         prefill_kv_rows = watch.kv_rows();
+        result.scored_pairs = watch.scored_pairs();
       }
       for (std::size_t i = 0; i < count; ++i) batch[i] = {sequences[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &watch};
     }

@@ -32,6 +32,7 @@ struct batch_run {
   double decode_seconds = 0;                             // all decode steps together
   step_seconds sections{};                               // the prefill's time by section
   std::vector<std::vector<std::size_t>> prefill_rows{};  // (sequences, layers): statistics::prefill_rows
+  std::size_t scored_pairs = 0;                          // of the prefill: layer_end::scored_pairs, summed over layers and sequences
   double step_kv_rows = 0;  // rows of keys and values that a decode step reads: mean over steps, summed over layers and sequences
   memory_use memory{};      // peak, all sequences together
   std::vector<std::vector<token_id>> tokens{};  // (sequences, steps + 1): generated

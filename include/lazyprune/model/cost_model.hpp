@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. The ratio of two such costs is
-// the expected speedup, which is compared with the measured speedup. The costs of scoring, selecting and moving rows are left out.
-// These costs explain the gap between the two speedups.
+// the expected speedup, which is compared with the measured speedup. The costs of selecting and moving rows are left out. They explain a
+// part of the gap between the two speedups.
 #pragma once
 
 #include <algorithm>
@@ -45,6 +45,11 @@ struct cost_model {
     }
     return cost;
   }
+
+  /// The cost of the probabilities that a scorer reads: `pairs` of a query and a key, counted for each head or probe (the sum of
+  /// layer_end::scored_pairs). Attention computes their scores in any case. Each pair then takes two operations: the probability is scaled,
+  /// and added to a sum or a maximum.
+  double scoring(std::size_t pairs) const { return attention * 2.0 * static_cast<double>(pairs); }
 
   /// The cost of a decode step of one token and of its logits. The sequence is dense, and has `known` tokens after the step.
   double decode_step(const model_config& c, std::size_t known) const {

@@ -265,7 +265,13 @@ class transformer {
       save(p);
     });
     if (p.observer)
-      p.observer->layer_ends({l, seq.session_.layers(), p.step.margin(), seq.kv_.bytes(), seq.stored_.bytes(), seq.waiting_.bytes()});
+      p.observer->layer_ends({.layer = l,
+                              .layers = seq.session_.layers(),
+                              .margin = p.step.margin(),
+                              .kv_bytes = seq.kv_.bytes(),
+                              .stored_bytes = seq.stored_.bytes(),
+                              .waiting_bytes = seq.waiting_.bytes(),
+                              .scored_pairs = scored_pairs(p)});
   }
 
   /// Gathers the layer's input in work_.x_: embeddings, rows carried from the layer before, revived rows and waiting rows.
@@ -535,6 +541,11 @@ class transformer {
   std::size_t shown_heads(const batch_item& p) const { return p.over_heads ? 1 : config_.n_heads; }
   /// The number of rows in the probabilities.
   std::size_t shown_rows(const batch_item& p) const { return p.probes.empty() ? p.queries * shown_heads(p) : p.probes.size(); }
+
+  /// The number of probabilities of a query and a key that the backend computes for the scorer, for each head or probe.
+  std::size_t scored_pairs(const batch_item& p) const {
+    return (p.probes.empty() ? config_.n_heads : p.probes.size()) * p.queries * p.plan.active.size();
+  }
 
   /// Collects the evidence that the scorer asks for, and nothing else.
   evidence look(const batch_item& p) {
