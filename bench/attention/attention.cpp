@@ -116,7 +116,6 @@ struct numbers {
     out = lazyprune::aligned_array<float>(s.rows.size() * q_size);
   }
   rows_view<const float> queries() const { return {q.data(), q.size() / q_size, q_size, q_size}; }
-  rows_view<float> results() { return {out.data(), out.size() / q_size, q_size, q_size}; }
 };
 
 void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
@@ -182,8 +181,16 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   lazyprune::attention_probe probe;
   if (probed) probe = {.data = probabilities.data(), .queries = 1, .stride = s.active.size()};
   const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots, s.rows.size(), s.variant};
-  const auto run = [&](const cpu::kv_layer& kv) { backend.attend(n.queries(), kv, what, n.results(), probe); };
+  const std::vector<float> row(n.q_size);
+  const lazyprune::tensor as_row{dtype::f32, 1, n.q_size, reinterpret_cast<const std::byte*>(row.data())};
+  const cpu::matrix next = backend.pack(std::span(&as_row, 1), type);  // the results are packed for a product with such a weight
+  cpu::operand results(n.q_size);
+  const auto run = [&](const cpu::kv_layer& kv) {
+    backend.prepare(results, s.rows.size(), next);
+    backend.attend(n.queries(), kv, what, results, 0, probe);
+  };
   run(caches[0]);
+  backend.read(results, n.out.data());
   if (!right(m, s, n)) return state.SkipWithError("wrong result");
 
   std::size_t turn = 0;

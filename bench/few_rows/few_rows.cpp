@@ -43,7 +43,7 @@ class parts {
     std::iota(positions_.begin(), positions_.end(), position{0});
     tokens_ = std::span(positions_).subspan(context);
     const std::size_t q_size = c_.n_heads * c_.head_dim, kv_size = c_.n_kv_heads * c_.head_dim;
-    for (const std::size_t columns : {c_.hidden, c_.hidden, q_size, kv_size, kv_size, q_size, c_.ffn, c_.vocabulary}) {
+    for (const std::size_t columns : {c_.hidden, q_size, kv_size, kv_size, c_.vocabulary}) {
       buffers_.emplace_back(columns).reserve(std::max(context, rows));
       const rows_view<float> all = buffers_.back().view();
       std::fill_n(all.data, all.rows * all.columns, 0.01f);
@@ -57,24 +57,33 @@ class parts {
   }
 
   double products() {
-    double seconds = each([&](const auto& w) { backend_.multiply(of(norm), w.k, nullptr, of(k)); });
-    seconds += each([&](const auto& w) { backend_.multiply(of(norm), w.v, nullptr, of(v)); });
-    seconds += each([&](const auto& w) { backend_.multiply(of(norm), w.q, nullptr, of(q)); });
-    seconds += each([&](const auto& w) { backend_.multiply_add(of(attended), w.o, nullptr, of(x)); });
-    seconds +=
-        each([&](const auto& w) { backend_.gated_multiply(of(norm), w.gate_up, nullptr, lazyprune::gate_activation::silu, of(ffn)); });
-    seconds += each([&](const auto& w) { backend_.multiply_add(of(ffn), w.down, nullptr, of(x)); });
-    return seconds + least_seconds(repetitions, [&] { backend_.multiply(last(norm), m_.head(), nullptr, last(logits)); });
+    operand(norm_, of(x), m_.weights.layers[0].q);
+    double seconds = each([&](const auto& w) { backend_.multiply(norm_, w.k, nullptr, of(k)); });
+    seconds += each([&](const auto& w) { backend_.multiply(norm_, w.v, nullptr, of(v)); });
+    seconds += each([&](const auto& w) { backend_.multiply(norm_, w.q, nullptr, of(q)); });
+    operand(attended_, of(q), m_.weights.layers[0].o);
+    seconds += each([&](const auto& w) { backend_.multiply_add(attended_, w.o, nullptr, of(x)); });
+    seconds += each([&](const auto& w) {
+      backend_.prepare(ffn_, tokens_.size(), w.down);
+      backend_.gated_multiply(norm_, w.gate_up, nullptr, lazyprune::gate_activation::silu, ffn_);
+    });
+    seconds += each([&](const auto& w) { backend_.multiply_add(ffn_, w.down, nullptr, of(x)); });
+    operand(norm_, last(x), m_.head());
+    return seconds + least_seconds(repetitions, [&] { backend_.multiply(norm_, m_.head(), nullptr, last(logits)); });
   }
   double attention() {
     std::size_t layer = 0;
-    return each([&](const auto&) {
+    return each([&](const auto& w) {
+      backend_.prepare(attended_, tokens_.size(), w.o);
       backend_.attend(of(q), kv_[layer++ % c_.layers], {{c_.n_heads, c_.n_kv_heads, c_.head_dim}, tokens_, positions_, positions_},
-                      of(attended), {});
+                      attended_, 0, {});
     });
   }
   double norms_and_rotations() {
-    double seconds = 2 * each([&](const auto& w) { backend_.rms_norm(of(x), w.attention_norm, c_.rms_epsilon, of(norm)); });
+    double seconds = 2 * each([&](const auto& w) {
+                       backend_.prepare(norm_, tokens_.size(), w.q);
+                       backend_.rms_norm(of(x), w.attention_norm, c_.rms_epsilon, norm_);
+                     });
     seconds += each([&](const auto&) { backend_.rotate(of(q), c_.head_dim, tokens_, rope_->values); });
     return seconds + each([&](const auto&) { backend_.rotate(of(k), c_.head_dim, tokens_, rope_->values); });
   }
@@ -87,10 +96,15 @@ class parts {
   }
 
  private:
-  enum which : std::size_t { x, norm, q, k, v, attended, ffn, logits };
+  enum which : std::size_t { x, q, k, v, logits };
 
   rows_view<float> of(which buffer) { return buffers_[buffer].view().slice(0, tokens_.size()); }
   rows_view<float> last(which buffer) { return buffers_[buffer].view().slice(0, 1); }
+
+  void operand(cpu::operand& to, rows_view<const float> rows, const cpu::matrix& w) {
+    backend_.prepare(to, rows.rows, w);
+    backend_.pack_rows(rows, to);
+  }
 
   /// Returns the seconds of one operation, summed over all layers.
   template <class Work>
@@ -107,6 +121,7 @@ class parts {
   std::vector<position> positions_;   // 0, 1, ...; also used as slots, because the token at position p is in slot p
   std::span<const position> tokens_;  // the tokens of the step
   std::vector<cpu::buffer> buffers_;
+  cpu::operand norm_{c_.hidden}, attended_{c_.n_heads * c_.head_dim}, ffn_{c_.ffn};
   std::vector<cpu::kv_layer> kv_;
 };
 

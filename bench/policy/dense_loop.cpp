@@ -36,16 +36,16 @@ class plain_loop {
         backend_(backend),
         rope_(backend.make_rope(frequencies_of(c_.rope, c_.head_dim).radians, frequencies_of(c_.rope, c_.head_dim).scale, tokens)),
         x_(c_.hidden),
-        norm_(c_.hidden),
         q_(c_.n_heads * c_.head_dim),
         k_(c_.n_kv_heads * c_.head_dim),
         v_(c_.n_kv_heads * c_.head_dim),
+        logits_(c_.vocabulary),
+        norm_(c_.hidden),
         attended_(c_.n_heads * c_.head_dim),
         ffn_(c_.ffn),
-        logits_(c_.vocabulary),
         positions_(tokens) {
     std::iota(positions_.begin(), positions_.end(), position{0});
-    for (cpu::buffer* buffer : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_}) buffer->reserve(tokens);
+    for (cpu::buffer* buffer : {&x_, &q_, &k_, &v_}) buffer->reserve(tokens);
     logits_.reserve(1);
     for (const dtype type : model_.kv_types()) kv_.emplace_back(c_.n_kv_heads, c_.head_dim, type);  // the same types as in a sequence
   }
@@ -55,32 +55,39 @@ class plain_loop {
     in_one_team(backend_, [&] {
       backend_.embed(model_.weights.embedding, ids, 1.0, x_.view());
       for (std::size_t l = 0; l < c_.layers; ++l) layer(model_.weights.layers[l], kv_[l], l + 1 == c_.layers ? 1 : tokens);
-      const rows_view<float> norm = norm_.view().slice(tokens - 1, 1);
-      backend_.rms_norm(x_.view().slice(tokens - 1, 1), model_.weights.norm, c_.rms_epsilon, norm);
-      backend_.multiply(norm, model_.head(), nullptr, logits_.view());
+      norm(x_.view().slice(tokens - 1, 1), model_.weights.norm, model_.head());
+      backend_.multiply(norm_, model_.head(), nullptr, logits_.view());
     });
     return {logits_.view().data, c_.vocabulary};
   }
 
  private:
+  void norm(rows_view<const float> x, const cpu::parameters& weight, const cpu::matrix& next) {
+    backend_.prepare(norm_, x.rows, next);
+    backend_.rms_norm(x, weight, c_.rms_epsilon, norm_);
+  }
+
   void layer(const layer_weights<cpu>& w, cpu::kv_layer& kv, std::size_t finish) {
-    backend_.rms_norm(x_.view(), w.attention_norm, c_.rms_epsilon, norm_.view());
-    backend_.multiply(norm_.view(), w.k, nullptr, k_.view());
-    backend_.multiply(norm_.view(), w.v, nullptr, v_.view());
+    norm(x_.view(), w.attention_norm, w.q);
+    backend_.multiply(norm_, w.k, nullptr, k_.view());
+    backend_.multiply(norm_, w.v, nullptr, v_.view());
     backend_.rotate(k_.view(), c_.head_dim, positions_, rope_);
     kv.truncate(0);
     backend_.put(kv, positions_, k_.view(), v_.view());
 
     const auto last = [&](cpu::buffer& buffer) { return buffer.view().slice(tokens - finish, finish); };
     const std::span<const position> rows = std::span(positions_).last(finish);
-    const rows_view<float> x = last(x_), norm = last(norm_), q = last(q_), attended = last(attended_), ffn = last(ffn_);
-    backend_.multiply(norm, w.q, nullptr, q);
+    const rows_view<float> x = last(x_), q = last(q_);
+    if (finish < tokens) norm(x, w.attention_norm, w.q);
+    backend_.multiply(norm_, w.q, nullptr, q);
     backend_.rotate(q, c_.head_dim, rows, rope_);
-    backend_.attend(q, kv, {{c_.n_heads, c_.n_kv_heads, c_.head_dim}, rows, positions_, positions_}, attended, {});
-    backend_.multiply_add(attended, w.o, nullptr, x);
-    backend_.rms_norm(x, w.ffn_norm, c_.rms_epsilon, norm);
-    backend_.gated_multiply(norm, w.gate_up, nullptr, lazyprune::gate_activation::silu, ffn);
-    backend_.multiply_add(ffn, w.down, nullptr, x);
+    backend_.prepare(attended_, finish, w.o);
+    backend_.attend(q, kv, {{c_.n_heads, c_.n_kv_heads, c_.head_dim}, rows, positions_, positions_}, attended_, 0, {});
+    backend_.multiply_add(attended_, w.o, nullptr, x);
+    norm(x, w.ffn_norm, w.gate_up);
+    backend_.prepare(ffn_, finish, w.down);
+    backend_.gated_multiply(norm_, w.gate_up, nullptr, lazyprune::gate_activation::silu, ffn_);
+    backend_.multiply_add(ffn_, w.down, nullptr, x);
   }
 
   const model<cpu>& model_;
@@ -88,7 +95,8 @@ class plain_loop {
   cpu& backend_;
   cpu::rope_table rope_;
   std::vector<cpu::kv_layer> kv_;
-  cpu::buffer x_, norm_, q_, k_, v_, attended_, ffn_, logits_;
+  cpu::buffer x_, q_, k_, v_, logits_;
+  cpu::operand norm_, attended_, ffn_;
   std::vector<position> positions_;  // 0, 1, ...; also used as slots, because the token at position p is in slot p
 };
 

@@ -26,6 +26,9 @@ class product {
 
   /// Computes the product with copy number `copy` of the weight.
   virtual void run(std::size_t copy) = 0;
+
+  /// Writes the last results to `out`, if `run` leaves them elsewhere. This is not timed.
+  virtual void show() {}
 };
 
 std::unique_ptr<product> make_onednn_product(const product_task& task, bool bf16);

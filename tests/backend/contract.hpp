@@ -15,6 +15,7 @@
 #include <numbers>
 #include <type_traits>
 
+#include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <fault.hpp>
 #include <lazyprune/backend/reference.hpp>
@@ -126,12 +127,12 @@ void readers() {
       const guarded<float> input(2, inputs, x);
       const auto product = [&](const auto& weight) {
         guarded<float> out(2, weight.outputs());
-        backend.multiply(input.view(), weight, nullptr, out.view());
+        multiply(backend, input.view(), weight, nullptr, out.view());
         return numbers_of(out);
       };
       const auto gated = [&](const auto& weight) {
         guarded<float> out(2, rows);
-        backend.gated_multiply(input.view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
+        gated_multiply(backend, input.view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
         return numbers_of(out);
       };
       CHECK(product(backend.pack(std::array{read, end, read_end}, as)) == product(backend.pack(std::array{plain, read_end, end}, as)));
@@ -168,8 +169,8 @@ void products() {
 
     const guarded<float> input(c.rows, c.inputs, x);
     guarded<float> product(c.rows, c.outputs), sum(c.rows, c.outputs, before);
-    backend.multiply(input.view(), weight, biased ? &bias : nullptr, product.view());
-    backend.multiply_add(input.view(), weight, biased ? &bias : nullptr, sum.view());
+    multiply(backend, input.view(), weight, biased ? &bias : nullptr, product.view());
+    multiply_add(backend, input.view(), weight, biased ? &bias : nullptr, sum.view());
     double worst_product = 0, worst_sum = 0;  // in units of the allowed error
     for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
       const std::size_t r = i / c.outputs, n = i % c.outputs;
@@ -208,7 +209,7 @@ void gated_products() {
       CAPTURE(static_cast<int>(activation));
       const guarded<float> input(c.rows, c.inputs, x);
       guarded<float> out(c.rows, c.outputs);
-      backend.gated_multiply(input.view(), weight, biased ? &bias : nullptr, activation, out.view());
+      gated_multiply(backend, input.view(), weight, biased ? &bias : nullptr, activation, out.view());
       double worst = 0;
       for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
         const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
@@ -227,6 +228,102 @@ void gated_products() {
 }
 
 template <class Backend>
+std::vector<typename Backend::scalar> numbers_of_operand(Backend& backend, const typename Backend::operand& x, std::size_t numbers) {
+  std::vector<typename Backend::scalar> found(numbers);
+  backend.read(x, found.data());
+  return found;
+}
+
+/// An operand that an operation writes has the numbers that the operation computes, rounded as pack_rows rounds them. The products of such
+/// an operand have the bits of those of packed rows.
+template <class Backend>
+void operands() {
+  using scalar = typename Backend::scalar;
+  Backend backend;
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const dtype next : {dtype::f32, dtype::bf16})
+      for (const std::size_t rows : {0u, 1u, 2u, 13u, 70u, 531u})
+        for (const auto& [inputs, width] : {std::pair{64u, 96u}, {33u, 17u}, {70u, 130u}}) {
+          CAPTURE(name_of(type));
+          CAPTURE(name_of(next));
+          CAPTURE(rows);
+          CAPTURE(inputs);
+          CAPTURE(width);
+          const stored part(normal_floats(width * inputs, 1), width, inputs, dtype::f32);
+          const stored other(normal_floats(5 * width, 2), 5, width, dtype::f32);
+          const auto w = backend.pack_gated(part, part, type), after = backend.pack(only(other), next),
+                     alone = backend.pack(only(part), type);
+          const guarded<scalar> x(rows, inputs, normal_floats(rows * inputs, 3));
+          const auto same = [&](const typename Backend::operand& found, const guarded<scalar>& expected, const auto& weight) {
+            const std::size_t count = expected.view().rows * expected.view().columns;
+            const typename Backend::operand packed = operand_of(backend, expected.view(), weight);
+            CHECK(numbers_of_operand(backend, found, count) == numbers_of_operand(backend, packed, count));
+            guarded<scalar> one(expected.view().rows, weight.outputs()), two = one;
+            backend.multiply(found, weight, nullptr, one.view());
+            backend.multiply(packed, weight, nullptr, two.view());
+            CHECK(one == two);
+          };
+
+          const typename Backend::operand from = operand_of(backend, x.view(), w);
+          std::vector<scalar> plain_x;
+          for (std::size_t r = 0; r < rows; ++r) plain_x.insert(plain_x.end(), x.view().row(r), x.view().row(r) + inputs);
+          std::vector<scalar> rounded = plain_x;
+          if constexpr (std::is_same_v<scalar, float>) rounded = as_multiplied(backend, plain_x, type);
+          const std::vector<scalar> found = numbers_of_operand(backend, from, rows * inputs);
+          CHECK((found == rounded || found == plain_x));  // numbers are rounded in the operand, or later in the product
+
+          const auto weight = backend.load(only(stored(normal_floats(inputs, 4), 1, inputs, dtype::f32)));
+          guarded<scalar> norm(rows, inputs);
+          backend.rms_norm(x.view(), weight, 1e-5, norm.view());
+          typename Backend::operand normed(inputs);
+          for (const std::size_t before : {rows + 40, std::size_t{1}}) {  // an operand may have had more rows or fewer
+            backend.prepare(normed, before, alone);
+            backend.prepare(normed, rows, alone);
+            backend.rms_norm(x.view(), weight, 1e-5, normed);
+            same(normed, norm, alone);
+          }
+
+          guarded<scalar> plain(rows, width);
+          gated_multiply(backend, x.view(), w, nullptr, lazyprune::gate_activation::silu, plain.view());
+          typename Backend::operand gate(width);
+          backend.prepare(gate, rows, after);
+          backend.gated_multiply(from, w, nullptr, lazyprune::gate_activation::silu, gate);
+          same(gate, plain, after);
+        }
+}
+
+/// Attention of two sequences goes to one operand.
+template <class Backend>
+void attended_operands() {
+  using scalar = typename Backend::scalar;
+  Backend backend;
+  const attention_sample one({6, 2, 24}, 130, 50, attention_sample::layout::run, 1),
+      two({6, 2, 24}, 90, 19, attention_sample::layout::scattered, 2);
+  const std::size_t width = one.q_width(), rows = one.rows.size() + two.rows.size();
+  guarded<scalar> expected(rows, width);
+  const auto each = [&](const auto& work) {
+    work(one, std::size_t{0});
+    work(two, one.rows.size());
+  };
+  each([&](const attention_sample& s, std::size_t first) {
+    const guarded<scalar> q(s.rows.size(), width, s.q);
+    attend(backend, q.view(), s.cache(backend), s.what(), expected.view().slice(first, s.rows.size()), {});
+  });
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    const stored part(normal_floats(3 * width, 5), 3, width, dtype::f32);
+    const auto w = backend.pack(only(part), type);
+    typename Backend::operand attended(width);
+    backend.prepare(attended, rows, w);
+    each([&](const attention_sample& s, std::size_t first) {
+      const guarded<scalar> q(s.rows.size(), width, s.q);
+      backend.attend(q.view(), s.cache(backend), s.what(), attended, first, {});
+    });
+    CHECK(numbers_of_operand(backend, attended, rows * width) ==
+          numbers_of_operand(backend, operand_of(backend, expected.view(), w), rows * width));
+  }
+}
+
+template <class Backend>
 void gates_at_both_ends() {
   Backend backend;
   const std::vector<float> gates{-1e4f, -1e30f, -120.0f, 0.0f, 120.0f, 1e4f, 1e30f};
@@ -236,7 +333,7 @@ void gates_at_both_ends() {
     for (const std::size_t rows : {1u, 20u}) {
       const guarded<float> one(rows, 1, std::vector<float>(rows, 1.0f));
       guarded<float> out(rows, gates.size());
-      backend.gated_multiply(one.view(), weight, nullptr, activation, out.view());
+      gated_multiply(backend, one.view(), weight, nullptr, activation, out.view());
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t i = 0; i < gates.size(); ++i) CHECK(std::abs(out(r, i) - std::max(0.0f, gates[i])) <= 1e-30f);
     }
@@ -454,7 +551,7 @@ void attention() {
     guarded<float> out(c.rows, s.q_width()), probe(c.probed * heads, c.active);
     lazyprune::attention_rows what = s.what();
     what.variant = c.variant;
-    backend.attend(q.view(), kv, what, out.view(), {probe.view().data, c.probed, probe.view().stride});
+    attend(backend, q.view(), kv, what, out.view(), {probe.view().data, c.probed, probe.view().stride});
     CHECK(out.untouched());
     CHECK(probe.untouched());
 
@@ -526,7 +623,7 @@ class reduced_attention {
   void attend(const lazyprune::attention_probe& probe, guarded<float>& out) {
     lazyprune::attention_rows what = sample_.what();
     what.variant = case_.variant;
-    backend_.attend(q_.view(), kv_, what, out.view(), probe);
+    lazyprune_test::attend(backend_, q_.view(), kv_, what, out.view(), probe);
   }
 
   Backend backend_;
@@ -618,8 +715,8 @@ void softmax_of_huge_scores() {
     for (std::size_t t = 0; t < tokens; ++t) active[t] = static_cast<lazyprune::position>(t);
     const guarded<float> q(rows, 4, std::vector<float>(rows * 4, 1.0f));
     guarded<float> out(rows, 4), probe(1, tokens);
-    backend.attend(q.view(), kv, {shape, std::span<const std::uint32_t>(active).last(rows), active, active}, out.view(),
-                   {probe.view().data, 1, probe.view().stride});
+    attend(backend, q.view(), kv, {shape, std::span<const std::uint32_t>(active).last(rows), active, active}, out.view(),
+           {probe.view().data, 1, probe.view().stride});
     for (std::size_t r = 0; r < rows; ++r) CHECK(out(r, 0) == (3 + 590) / 2.0f);
     for (std::size_t t = 0; t < tokens; ++t) CHECK(probe(0, t) == (t == 3 || t == 590 ? 0.5f : 0.0f));
   }
@@ -638,8 +735,8 @@ void equal_scores() {
   for (const std::size_t rows : {1u, 8u}) {
     const guarded<float> q(rows, 1, std::vector<float>(rows, 1.0f));
     guarded<float> out(rows, 1), probe(1, tokens);
-    backend.attend(q.view(), kv, {{1, 1, 1}, std::span<const std::uint32_t>(active).last(rows), active, active}, out.view(),
-                   {probe.view().data, 1, probe.view().stride});
+    attend(backend, q.view(), kv, {{1, 1, 1}, std::span<const std::uint32_t>(active).last(rows), active, active}, out.view(),
+           {probe.view().data, 1, probe.view().stride});
     for (const float p : std::span(probe.view().data, tokens)) CHECK(std::abs(p * 4097 - 1) <= 0x1p-22);  // exp(0) and 4097 are exact
     CHECK(std::abs(out(rows - 1, 0) * 4097 + 1) <= rounding(tokens, 4) * 4097);                           // sums of +-1/4097
   }
@@ -880,6 +977,8 @@ void misfits() {
   PART("a matrix with a row reader gives the same results as a matrix in memory", readers)                    \
   PART("products with stacked weights, with and without a bias, stored or added", products)                   \
   PART("gated products", gated_products)                                                                      \
+  PART("norms, gates and packed rows give the same operands", operands)                                       \
+  PART("attention of several sequences goes to the rows of one operand", attended_operands)                   \
   PART("gates of huge numbers are 0 or the number itself, never NaN", gates_at_both_ends)                     \
   PART("embedding gives the rows of the table, unchanged or times a scale", embedding)                        \
   PART("rms_norm, also in place", norms)                                                                      \

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <backend/tested_cpu.hpp>
 #include <fault.hpp>
@@ -29,13 +30,13 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
   const auto weight = backend.pack(only(part), as), gated = backend.pack_gated(part, part, as);
   const auto bias = backend.load(only(stored(b, 1, outputs, dtype::f32))), both = backend.load(only(stored(b, 1, 2 * outputs, dtype::f32)));
   guarded<float> out(rows, outputs), norm(rows, inputs);
-  backend.multiply(input.view(), weight, &bias, out.view());
+  multiply(backend, input.view(), weight, &bias, out.view());
   keep(out.view());
-  backend.multiply_add(input.view(), weight, &bias, out.view());
+  multiply_add(backend, input.view(), weight, &bias, out.view());
   keep(out.view());
-  backend.gated_multiply(input.view(), gated, &both, gate_activation::silu, out.view());
+  gated_multiply(backend, input.view(), gated, &both, gate_activation::silu, out.view());
   keep(out.view());
-  backend.gated_multiply(input.view(), gated, &both, gate_activation::gelu_tanh, out.view());
+  gated_multiply(backend, input.view(), gated, &both, gate_activation::gelu_tanh, out.view());
   keep(out.view());
   backend.rms_norm(input.view(), backend.load(only(stored(x, 1, inputs, dtype::f32))), 1e-5, norm.view());
   keep(norm.view());
@@ -56,8 +57,8 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
       guarded<float> attended(rows, s.q_width()), probe(queries * shape.heads, s.active.size());
       attention_rows what = s.what();
       what.variant = variant;
-      backend.attend(guarded<float>(rows, s.q_width(), s.q).view(), kv, what, attended.view(),
-                     {probe.view().data, queries, probe.view().stride});
+      attend(backend, guarded<float>(rows, s.q_width(), s.q).view(), kv, what, attended.view(),
+             {probe.view().data, queries, probe.view().stride});
       keep(attended.view());
       keep(probe.view());
     }

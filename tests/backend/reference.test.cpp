@@ -6,6 +6,7 @@
 
 #include <numbers>
 
+#include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
@@ -32,11 +33,11 @@ TEST_CASE("a product is stored, with and without a bias, or added to earlier num
   const auto w = b.pack(only(stored({1, 2, 3, 4, 5, 6}, 2, 3, dtype::f32)), dtype::f32);
   const auto bias = b.load(only(stored({0.5f, -0.5f}, 1, 2, dtype::f32)));
   guarded<double> out(1, 2);
-  b.multiply(row({1, 10, 100}).view(), w, nullptr, out.view());
+  multiply(b, row({1, 10, 100}).view(), w, nullptr, out.view());
   CHECK(values(out) == std::vector<double>{321, 654});
-  b.multiply(row({1, 10, 100}).view(), w, &bias, out.view());
+  multiply(b, row({1, 10, 100}).view(), w, &bias, out.view());
   CHECK(values(out) == std::vector<double>{321.5, 653.5});
-  b.multiply_add(row({1, 0, 0}).view(), w, &bias, out.view());
+  multiply_add(b, row({1, 0, 0}).view(), w, &bias, out.view());
   CHECK(values(out) == std::vector<double>{323, 657});
   CHECK(w.bytes() == 6 * sizeof(double));
 }
@@ -54,9 +55,9 @@ TEST_CASE("a gated product with silu is silu(x gate^T), times x up^T") {
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   const auto bias = b.load(only(stored({0, 1}, 1, 2, dtype::f32)));
   guarded<double> out(1, 1);
-  b.gated_multiply(row({2}).view(), w, nullptr, gate_activation::silu, out.view());
+  gated_multiply(b, row({2}).view(), w, nullptr, gate_activation::silu, out.view());
   CHECK(std::abs(out(0, 0) - 6 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
-  b.gated_multiply(row({2}).view(), w, &bias, gate_activation::silu, out.view());
+  gated_multiply(b, row({2}).view(), w, &bias, gate_activation::silu, out.view());
   CHECK(std::abs(out(0, 0) - 7 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
 }
 
@@ -64,7 +65,7 @@ TEST_CASE("a gated product with gelu_tanh is GELU(x gate^T), by the definition w
   backend b;
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   guarded<double> out(1, 1);
-  b.gated_multiply(row({-2}).view(), w, nullptr, gate_activation::gelu_tanh, out.view());
+  gated_multiply(b, row({-2}).view(), w, nullptr, gate_activation::gelu_tanh, out.view());
   const double inner = std::sqrt(2 / std::numbers::pi) * (-2 - 0.044715 * 8);
   CHECK(std::abs(out(0, 0) - 6 * (1 + std::tanh(inner))) <= 16 * tiny);
 }
@@ -108,7 +109,7 @@ TEST_CASE("attention leaves out later and pruned tokens, and heads share a key/v
   const guarded<double> q(2, 2, std::vector<float>{1, 0, 0, 0});
   guarded<double> out(2, 2);
   guarded<float> probe(2 * 2, 3);
-  b.attend(q.view(), kv, {{2, 1, 1}, rows, active, slots}, out.view(), {probe.view().data, 2, probe.view().stride});
+  attend(b, q.view(), kv, {{2, 1, 1}, rows, active, slots}, out.view(), {probe.view().data, 2, probe.view().stride});
   const double quarter = 1 / (1 + std::exp(static_cast<double>(log3)));
   CHECK(std::abs(out(0, 0) - (8 * quarter + 16 * (1 - quarter))) <= 16 * tiny);
   CHECK(std::abs(out(0, 1) - 12) <= 16 * tiny);
@@ -133,7 +134,7 @@ TEST_CASE("attention can have a window of positions, another scale and a soft ca
   guarded<float> probe(2, 4);
   attention_rows what{{1, 1, 1}, rows, active, slots};
   what.variant.window = 2;  // token 7 sees only itself, because 6 is not active; token 9 sees 8 and 9
-  b.attend(q.view(), kv, what, out.view(), {probe.view().data, 2, probe.view().stride});
+  attend(b, q.view(), kv, what, out.view(), {probe.view().data, 2, probe.view().stride});
   CHECK(out(0, 0) == 20);
   CHECK(probe(0, 0) == 0.0f);
   CHECK(probe(0, 1) == 1.0f);
@@ -142,10 +143,10 @@ TEST_CASE("attention can have a window of positions, another scale and a soft ca
   CHECK(probe.untouched());
 
   what.variant = {.scale = 0.5, .soft_cap = 3, .window = 6};  // token 7 sees 2 and itself, with the scores 7.5 and -2.5
-  b.attend(q.view(), kv, what, out.view(), {});
+  attend(b, q.view(), kv, what, out.view(), {});
   const double difference = 3 * std::tanh(2.5) - 3 * std::tanh(-2.5 / 3);
   CHECK(std::abs(out(0, 0) - (20 - 10 / (1 + std::exp(-difference)))) <= 64 * tiny);
   what.variant.window = 5;
-  b.attend(q.view(), kv, what, out.view(), {});
+  attend(b, q.view(), kv, what, out.view(), {});
   CHECK(out(0, 0) == 20);
 }

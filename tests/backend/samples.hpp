@@ -163,29 +163,4 @@ struct attention_sample {
   std::vector<float> v;  // (total, kv_heads * head_dim)
 };
 
-/// The largest difference that few_against_many may return. Values and scores are up to 5, and each of the two results has some hundred
-/// roundings of 2^-24.
-inline constexpr double together_or_not = 2e-5;
-
-/// Computes attention of all rows in one call, and then of `few_rows` rows in each call. Returns the largest difference between the two
-/// results.
-template <class Backend>
-double few_against_many(Backend& backend, const attention_sample& s, std::size_t few_rows) {
-  const std::size_t rows = s.rows.size();
-  const auto kv = s.cache(backend);
-  const guarded<float> q(rows, s.q_width(), s.q);
-  guarded<float> many(rows, s.q_width()), few(rows, s.q_width());
-  backend.attend(q.view(), kv, s.what(), many.view(), {});
-  for (std::size_t r = 0; r < rows; r += few_rows) {
-    const std::size_t count = std::min(few_rows, rows - r);
-    lazyprune::attention_rows what = s.what();
-    what.rows = what.rows.subspan(r, count);
-    backend.attend(q.view().slice(r, count), kv, what, few.view().slice(r, count), {});
-  }
-  double apart = 0;
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t i = 0; i < s.q_width(); ++i) apart = std::max(apart, static_cast<double>(std::abs(many(r, i) - few(r, i))));
-  return apart;
-}
-
 }  // namespace lazyprune_test

@@ -195,10 +195,16 @@ TEST_CASE("keys and values have the type of their layer's weights; stored rows h
   using kinds = std::vector<dtype>;
   cpu fast{execution{.threads = 1}};
   CHECK(types({}, fast) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
-  CHECK(types({"k_proj.weight", "v_proj.weight"}, fast) == std::pair(kinds{dtype::bf16, dtype::bf16}, dtype::bf16));
-  CHECK(types({"k_proj.weight"}, fast) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
-  CHECK(types({"1.self_attn.k_proj.weight", "1.self_attn.v_proj.weight"}, fast) == std::pair(kinds{dtype::f32, dtype::bf16}, dtype::f32));
-  CHECK(types({"k_proj.weight", "v_proj.weight"}, reference<float>{}) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
+  const std::vector<std::string> all{"q_proj.weight", "k_proj.weight", "v_proj.weight"};
+  CHECK(types(all, fast) == std::pair(kinds{dtype::bf16, dtype::bf16}, dtype::bf16));
+  for (std::size_t left_out = 0; left_out < all.size(); ++left_out) {  // q, k and v of a layer have one type
+    std::vector<std::string> two = all;
+    two.erase(two.begin() + static_cast<std::ptrdiff_t>(left_out));
+    CHECK(types(two, fast) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
+  }
+  CHECK(types({"1.self_attn.q_proj.weight", "1.self_attn.k_proj.weight", "1.self_attn.v_proj.weight"}, fast) ==
+        std::pair(kinds{dtype::f32, dtype::bf16}, dtype::f32));
+  CHECK(types(all, reference<float>{}) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
 }
 
 namespace {

@@ -14,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/on_rows.hpp>
 #include <cstring>
 #include <fault.hpp>
 #include <map>
@@ -395,8 +396,8 @@ TEST_CASE("a revived token's keys and values follow from its stored row") {
             v_row{v.data(), 1, v.size(), v.size()};
         backend.rms_norm(rows_view<const double>{stored.at(t).data(), 1, norm.size(), norm.size()}, w.attention_norm,
                          net.config.rms_epsilon, norm_row);
-        backend.multiply(norm_row, w.k, nullptr, k_row);
-        backend.multiply(norm_row, w.v, nullptr, v_row);
+        lazyprune_test::multiply(backend, norm_row, w.k, nullptr, k_row);
+        lazyprune_test::multiply(backend, norm_row, w.v, nullptr, v_row);
         backend.rotate(k_row, net.config.head_dim, std::span(&t, 1), rope->values);
         std::vector<float> keys(k.size()), values(k.size());
         const std::uint32_t slot = seq.kv().slot(l, t);
@@ -596,7 +597,7 @@ std::vector<double> projected(const model<exact>& net, layer_id layer, const exa
   const auto one_row = [](std::vector<double>& v) { return rows_view<double>{v.data(), 1, v.size(), v.size()}; };
   std::vector<double> out(w.outputs());
   backend.rms_norm(one_row(hidden), net.weights.layers[layer].attention_norm, net.config.rms_epsilon, one_row(hidden));
-  backend.multiply(one_row(hidden), w, nullptr, one_row(out));
+  lazyprune_test::multiply(backend, one_row(hidden), w, nullptr, one_row(out));
   const rope_frequencies frequencies = frequencies_of(net.config.rope, net.config.head_dim);
   backend.rotate(one_row(out), net.config.head_dim, std::span(&t, 1), backend.make_rope(frequencies.radians, frequencies.scale, t + 1));
   return out;

@@ -125,7 +125,7 @@ TEST_CASE("reserved memory is as large as steps of that size need, and changes n
   CHECK(reserved.bytes(45) == 0);
   reserved.reserve({.tokens = 45});
   const model_config& c = net.config;
-  const std::size_t row = 2 * c.hidden + 2 * c.n_heads * c.head_dim + 2 * c.n_kv_heads * c.head_dim + c.ffn, angles = c.head_dim;
+  const std::size_t row = 3 * c.hidden + 2 * c.n_heads * c.head_dim + 2 * c.n_kv_heads * c.head_dim + c.ffn, angles = c.head_dim;
   CHECK(reserved.bytes(45) == (45 * (row + angles) + c.vocabulary) * sizeof(float));
   const std::size_t before = reserved.bytes(45);
   CHECK(logits_of(reserved, other, 40) == expected);

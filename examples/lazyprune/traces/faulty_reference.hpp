@@ -92,9 +92,9 @@ class faulty_reference : public reference<double> {
     reference<double>::store_rows(x, rows, store, to);
   }
 
-  void attend(rows_view<const double> q, const kv_layer& kv, const attention_rows& what, rows_view<double> out,
+  void attend(rows_view<const double> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first,
               const attention_probe& probe) const {
-    if (now->fault != hidden_fault::forgotten_keys) return reference<double>::attend(q, kv, what, out, probe);
+    if (now->fault != hidden_fault::forgotten_keys) return reference<double>::attend(q, kv, what, out, first, probe);
     std::vector<position> active;
     std::vector<std::uint32_t> slots;
     std::vector<std::size_t> at;
@@ -110,7 +110,7 @@ class faulty_reference : public reference<double> {
     fewer.slots = slots;
     const std::size_t rows = probe.queries * probe.heads(what.shape);
     std::vector<float> seen(rows * active.size());
-    reference<double>::attend(q, kv, fewer, out, {seen.data(), probe.queries, active.size(), probe.over_heads});
+    reference<double>::attend(q, kv, fewer, out, first, {seen.data(), probe.queries, active.size(), probe.over_heads});
     for (std::size_t r = 0; r < rows; ++r) {
       std::fill_n(probe.data + r * probe.stride, what.active.size(), 0.0f);
       for (std::size_t i = 0; i < at.size(); ++i) probe.data[r * probe.stride + at[i]] = seen[r * active.size() + i];

@@ -22,6 +22,7 @@ inline namespace v0 {
 class cpu : public host_backend<float> {
  public:
   using matrix = packed_matrix;
+  using operand = packed_rows;
   using kv_layer = packed_kv;
   using row_store = stored_activations;
 
@@ -34,7 +35,7 @@ class cpu : public host_backend<float> {
         instructions_(isa_of(e)),
         kv_type_(e.kv),
         kernels_(&kernels::kernels_of(instructions_)),
-        layers_(*kernels_, threads_),
+        layers_(threads_),
         attention_(*kernels_, threads_) {
     if (e.threads < 0) throw error("", "threads", "0 or more", std::to_string(e.threads));
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
@@ -44,7 +45,7 @@ class cpu : public host_backend<float> {
   isa instructions() const { return instructions_; }
 
   /// Returns the bytes of scratch memory.
-  std::size_t bytes() const { return layers_.bytes() + attention_.bytes(); }
+  std::size_t bytes() const { return layers_.bytes() + attention_.bytes() + normed_.bytes(); }
 
   matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, threads_); }
   matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const { return matrix(gate, up, as, threads_); }
@@ -75,20 +76,49 @@ class cpu : public host_backend<float> {
     });
   }
 
-  void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    assert(x.columns == w.inputs() && out.columns == w.outputs() && !w.gated() && (!bias || bias->size() == w.outputs()));
-    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::epilogue::store, out);
+  void prepare(operand& x, std::size_t rows, const matrix& w) const {
+    assert(x.columns() == w.inputs());
+    x.prepare(kernels_->product(w.type()), rows, w.depth());
   }
 
-  void multiply_add(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    assert(x.columns == w.inputs() && out.columns == w.outputs() && !w.gated() && (!bias || bias->size() == w.outputs()));
-    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::epilogue::add, out);
+  void pack_rows(rows_view<const float> x, operand& out) const {
+    assert(x.rows == out.rows() && x.columns == out.columns());
+    detail::for_tasks(team_for(x.rows * x.columns), out.strips(),
+                      [&](std::size_t s, std::size_t) { out.pack(s, 0, x.slice(s * out.strip(), out.rows_of(s))); });
   }
 
-  void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
-    assert(x.columns == w.inputs() && 2 * out.columns == w.outputs() && w.gated() && (!bias || bias->size() == w.outputs()));
-    using enum linear_layers::epilogue;
-    layers_.multiply(x, w, bias ? bias->data() : nullptr, gate == gate_activation::silu ? gate_silu : gate_gelu_tanh, out);
+  void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, operand& out) {
+    assert(weight.size() == x.columns && x.rows == out.rows() && x.columns == out.columns());
+    const std::size_t floats = detail::whole_lines(out.strip() * x.columns);
+    float* const room = normed_.take(static_cast<std::size_t>(threads_) * floats);
+    detail::for_tasks(team_for(x.rows * x.columns), out.strips(), [&](std::size_t s, std::size_t thread) {
+      const rows_view<float> normed{room + thread * floats, out.rows_of(s), x.columns, x.columns};
+      for (std::size_t r = 0; r < normed.rows; ++r)
+        kernels_->elementwise.rms_norm(x.row(s * out.strip() + r), weight.data(), x.columns, epsilon, normed.row(r));
+      out.pack(s, 0, normed);
+    });
+  }
+
+  using host_backend::read;
+  void read(const operand& x, float* out) const {
+    for (std::size_t r = 0; r < x.rows(); ++r)
+      for (std::size_t i = 0; i < x.columns(); ++i) *out++ = x.number(r, i);
+  }
+
+  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    check_product(x, w, bias, out.rows, out.columns);
+    layers_.multiply(x, w, bias ? bias->data() : nullptr, false, out);
+  }
+
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    check_product(x, w, bias, out.rows, out.columns);
+    layers_.multiply(x, w, bias ? bias->data() : nullptr, true, out);
+  }
+
+  void gated_multiply(const operand& x, const matrix& w, const parameters* bias, gate_activation gate, operand& out) {
+    assert(w.gated());
+    check_product(x, w, bias, out.rows(), 2 * out.columns());
+    layers_.multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out);
   }
 
   void add(rows_view<const float> x, rows_view<float> out) const {
@@ -138,15 +168,23 @@ class cpu : public host_backend<float> {
     for_numbers(kv, slots, out, &kv_layer::value);
   }
 
-  void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, rows_view<float> out,
+  void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first,
               const attention_probe& probe) {
     assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
-    attention_.attend(q, kv, what, out, probe);
+    assert(q.columns == out.columns() && first + q.rows <= out.rows());
+    attention_.attend(q, kv, what, out, first, probe);
   }
 
  private:
   /// Returns the number of threads for an operation that reads, computes and writes `numbers` numbers, at about 1/4 ns each.
   int team_for(std::size_t numbers) const { return detail::threads_for(threads_, numbers / 4); }
+
+  /// In a gated product, `columns` is twice the number of results of a row.
+  void check_product([[maybe_unused]] const operand& x, [[maybe_unused]] const matrix& w, [[maybe_unused]] const parameters* bias,
+                     [[maybe_unused]] std::size_t rows, [[maybe_unused]] std::size_t columns) const {
+    assert(x.columns() == w.inputs() && &x.kernel() == &kernels_->product(w.type()) && x.rows() == rows);
+    assert(columns == w.outputs() && (!bias || bias->size() == w.outputs()));
+  }
 
   void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,
                   dtype as) const {
@@ -169,6 +207,7 @@ class cpu : public host_backend<float> {
   const kernels::kernel_set* kernels_;
   linear_layers layers_;
   attention_layer attention_;
+  detail::scratch_memory normed_;  // each thread's strip of norms before they are packed
 };
 
 static_assert(tensor_backend<cpu>);

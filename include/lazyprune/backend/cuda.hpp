@@ -28,6 +28,7 @@
 #include <lazyprune/backend/host/host_parameters.hpp>
 #include <lazyprune/backend/host/host_rope_table.hpp>
 #include <lazyprune/backend/memory/row_buffer.hpp>
+#include <lazyprune/backend/memory/row_operand.hpp>
 #include <lazyprune/backend/packing_checks.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
@@ -47,6 +48,7 @@ class cuda_backend {
   using scalar = float;
   using matrix = device::weight;
   using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
+  using operand = row_operand<float, device::array<float, device::purpose::activations>>;
   using kv_layer = device::stored_kv;
   using row_store = device::row_store;
   // Blocks are large, because a layer reads its weights and launches some twenty kernels for each block of rows.
@@ -127,14 +129,29 @@ class cuda_backend {
                 weight.data(), static_cast<float>(epsilon), x.columns, span(out));
   }
 
-  void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    assert(x.columns == w.inputs() && out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
-    products_.multiply(x, w, bias ? bias->data() : nullptr, false, out);
+  void prepare(operand& x, std::size_t rows, [[maybe_unused]] const matrix& w) const {
+    assert(x.columns() == w.inputs());
+    x.prepare(rows);
   }
 
-  void multiply_add(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    assert(x.columns == w.inputs() && out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
-    products_.multiply(x, w, bias ? bias->data() : nullptr, true, out);
+  void pack_rows(rows_view<const float> x, operand& out) const {
+    assert(x.rows == out.rows() && x.columns == out.columns());
+    if (x.rows == 0) return;
+    device::check(cudaMemcpy2DAsync(out.view().data, out.view().stride * sizeof(float), x.data, x.stride * sizeof(float),
+                                    x.columns * sizeof(float), x.rows, cudaMemcpyDeviceToDevice, device::stream()),
+                  "operand");
+  }
+
+  void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, operand& out) {
+    rms_norm(x, weight, epsilon, out.view());
+  }
+
+  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    multiply(x.view(), w, bias, false, out);
+  }
+
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    multiply(x.view(), w, bias, true, out);
   }
 
   void add(rows_view<const float> x, rows_view<float> out) {
@@ -142,12 +159,15 @@ class cuda_backend {
     launch_pieces(device::add_rows<float>, x.rows, x.columns, span(x), x.columns, span(out));
   }
 
-  void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
-    assert(2 * out.columns == w.outputs());
-    if (device::products::are_few(x.rows, w)) return device::products::multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out);
-    const rows_view<float> both{gated_.reserve(x.rows * w.outputs()), x.rows, w.outputs(), w.outputs()};
-    multiply(x, w, bias, both);
-    launch_pieces(device::gate_rows<float>, x.rows, out.columns, span(rows_view<const float>(both)), out.columns, gate, span(out));
+  void gated_multiply(const operand& x, const matrix& w, const parameters* bias, gate_activation gate, operand& out) {
+    assert(2 * out.columns() == w.outputs() && x.rows() == out.rows());
+    const rows_view<const float> from = x.view();
+    if (device::products::are_few(from.rows, w))
+      return device::products::multiply_gated(from, w, bias ? bias->data() : nullptr, gate, out.view());
+    const rows_view<float> both{gated_.reserve(from.rows * w.outputs()), from.rows, w.outputs(), w.outputs()};
+    multiply(from, w, bias, false, both);
+    launch_pieces(device::gate_rows<float>, from.rows, out.columns(), span(rows_view<const float>(both)), out.columns(), gate,
+                  span(out.view()));
   }
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) {
@@ -181,10 +201,10 @@ class cuda_backend {
                   static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
   }
 
-  void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, rows_view<float> out,
+  void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first,
               const attention_probe& probe) {
     assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
-    attention_.attend(q, kv, what, out, probe, lists_, back_);
+    attention_.attend(q, kv, what, out.view().slice(first, q.rows), probe, lists_, back_);
   }
 
   /// The result is the same as that of copying one row after another, in the order of the lists: a source row that an earlier copy has
@@ -242,6 +262,7 @@ class cuda_backend {
     const std::size_t width = x.columns * sizeof(float);
     back_.copy(out, width, x.data, x.stride * sizeof(float), width, x.rows);
   }
+  void read(const operand& x, float* out) { read(x.view(), out); }
 
  private:
   static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
@@ -249,6 +270,11 @@ class cuda_backend {
   template <class T>
   static device::row_span<T> span(rows_view<T> rows) {
     return {rows.data, rows.stride};
+  }
+
+  void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, bool add, rows_view<float> out) {
+    assert(x.columns == w.inputs() && out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
+    products_.multiply(x, w, bias ? bias->data() : nullptr, add, out);
   }
 
   /// Launches one block of threads_for(columns) threads for each row.

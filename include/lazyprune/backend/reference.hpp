@@ -7,6 +7,7 @@
 
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host/host_backend.hpp>
+#include <lazyprune/backend/memory/row_operand.hpp>
 #include <lazyprune/backend/packing_checks.hpp>
 
 namespace lazyprune {
@@ -20,6 +21,7 @@ class reference : public host_backend<T> {
   using typename host_backend<T>::parameters;
   using typename host_backend<T>::kv_layer;
   using typename host_backend<T>::rope_table;
+  using operand = row_operand<T>;
 
   class matrix {
    public:
@@ -76,22 +78,35 @@ class reference : public host_backend<T> {
     }
   }
 
-  void multiply(rows_view<const T> x, const matrix& w, const parameters* bias, rows_view<T> out) const {
-    for (std::size_t r = 0; r < x.rows; ++r)
-      for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] = product(x.row(r), w, bias, n);
+  void prepare(operand& x, std::size_t rows, const matrix&) const { x.prepare(rows); }
+
+  void pack_rows(rows_view<const T> x, operand& out) const {
+    for (std::size_t r = 0; r < x.rows; ++r) std::copy_n(x.row(r), x.columns, out.view().row(r));
   }
 
-  void multiply_add(rows_view<const T> x, const matrix& w, const parameters* bias, rows_view<T> out) const {
-    for (std::size_t r = 0; r < x.rows; ++r)
-      for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] += product(x.row(r), w, bias, n);
+  using host_backend<T>::read;
+  void read(const operand& x, T* out) const { host_backend<T>::read(x.view(), out); }
+
+  void rms_norm(rows_view<const T> x, const parameters& weight, double epsilon, operand& out) const {
+    rms_norm(x, weight, epsilon, out.view());
   }
 
-  void gated_multiply(rows_view<const T> x, const matrix& w, const parameters* bias, gate_activation activation, rows_view<T> out) const {
+  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<T> out) const {
+    for (std::size_t r = 0; r < x.rows(); ++r)
+      for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] = product(x.view().row(r), w, bias, n);
+  }
+
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<T> out) const {
+    for (std::size_t r = 0; r < x.rows(); ++r)
+      for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] += product(x.view().row(r), w, bias, n);
+  }
+
+  void gated_multiply(const operand& x, const matrix& w, const parameters* bias, gate_activation activation, operand& out) const {
     const std::size_t ffn = w.outputs() / 2;
-    for (std::size_t r = 0; r < x.rows; ++r)
+    for (std::size_t r = 0; r < x.rows(); ++r)
       for (std::size_t n = 0; n < ffn; ++n) {
-        const T gate = product(x.row(r), w, bias, n);
-        out.row(r)[n] = (activation == gate_activation::silu ? silu(gate) : gelu_tanh(gate)) * product(x.row(r), w, bias, ffn + n);
+        const T *row = x.view().row(r), gate = product(row, w, bias, n);
+        out.view().row(r)[n] = (activation == gate_activation::silu ? silu(gate) : gelu_tanh(gate)) * product(row, w, bias, ffn + n);
       }
   }
 
@@ -110,7 +125,8 @@ class reference : public host_backend<T> {
         }
   }
 
-  void attend(rows_view<const T> q, const kv_layer& kv, const attention_rows& what, rows_view<T> out, const attention_probe& probe) const {
+  void attend(rows_view<const T> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first_row,
+              const attention_probe& probe) const {
     const auto [heads, kv_heads, head_dim] = what.shape;
     const std::size_t active = what.active.size(), window = what.variant.window;
     const T scale = what.variant.scale != 0 ? static_cast<T>(what.variant.scale) : 1 / std::sqrt(static_cast<T>(head_dim));
@@ -138,7 +154,7 @@ class reference : public host_backend<T> {
         T sum = 0;
         for (std::size_t i = first; i < last; ++i) sum += probability[i] = std::exp(probability[i] - largest);
 
-        T* to = out.row(r) + h * head_dim;
+        T* to = out.view().row(first_row + r) + h * head_dim;
         std::fill_n(to, head_dim, T{0});
         for (std::size_t i = first; i < last; ++i) {
           probability[i] /= sum;

@@ -8,6 +8,7 @@
 //   parameters      a vector of scalars: norm weights, biases
 //   matrix          a weight (outputs, inputs), packed for the backend's products
 //   buffer          activations (rows, columns) in the backend's memory; it can grow
+//   operand         rows of activations (rows, columns) in the order and the type in which products read them
 //   kv_layer        keys and values of one layer, (slots, kv_heads * head_dim) each; memory grows in blocks and is never moved
 //   row_store       stored rows of activations, (slots, columns): the Aux Cache, or the waiting rows of a chunked prefill
 //                   (copies of a kv_layer or a row_store share memory, block by block, until one of them writes)
@@ -25,16 +26,22 @@
 //                                                computed in double; pairs of frequency 0 are not
 //                                                scaled
 //   embed(table, ids, scale, out)                row ids[r] of the matrix, times the scale             out (ids, inputs)
-//   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row       out like x; may be x
-//   multiply(x, w, bias, out)                    x w^T + bias (null: no bias)                          out (rows, outputs)
-//   multiply_add(x, w, bias, out)                out += x w^T + bias                                   out (rows, outputs)
-//   add(x, out)                                  out += x                                              out like x
-//   gated_multiply(x, w, bias, gate, out)        act(x gate^T + b) * (x up^T + b'); bias (2 ffn);      out (rows, ffn)
-//                                                `gate` chooses act: silu or GELU
+//   prepare(operand, rows, w)                    makes room in the operand for this many rows, for    w (outputs, operand's columns)
+//                                                products with w and weights of w's type; the
+//                                                operand's numbers are lost
+//   pack_rows(x, operand)                        writes all rows of a prepared operand                x like the operand
+//   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row;     out like x; may be x
+//                                                out: rows, or all rows of a prepared operand
+//   multiply(operand, w, bias, out)              x w^T + bias (null: no bias), x: the operand's rows  out (rows, outputs)
+//   multiply_add(operand, w, bias, out)          out += x w^T + bias                                  out (rows, outputs)
+//   add(x, out)                                  out += x                                             out like x
+//   gated_multiply(operand, w, bias, gate, out)  act(x gate^T + b) * (x up^T + b'); bias (2 ffn);     out: all rows (rows, ffn) of
+//                                                `gate` chooses act: silu or GELU                     a prepared operand
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)            x (rows, heads * head_dim)
 //   put(kv, slots, k, v)                         writes the rows (finite numbers) to the slots         k, v (rows, kv_heads * head_dim)
 //                                                (ascending); creates missing slots
-//   attend(q, kv, what, out, probe)              attention, see attention_rows                         q, out (rows, heads * head_dim)
+//   attend(q, kv, what, operand, first, probe)   attention, see attention_rows; writes the rows from  q (rows, heads * head_dim)
+//                                                `first` on of a prepared operand
 //   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]] for i = 0, 1...   indices
 //                                                in this order; rows may move within one buffer
 //   keep_rows(x, rows, store, slots)             store[slots[i]] = x[rows[i]], not rounded; creates    indices
@@ -47,7 +54,8 @@
 //   reserve_kept / reserve_stored(store, n)      allocates memory for the slots below n, for
 //                                                keep_rows or store_rows; the memory stays allocated
 //   read_keys / read_values(kv, slots, out)      copies keys or values to floats on the host           out (slots, kv_heads * head_dim)
-//   read(x, out)                                 copies rows to scalars on the host                    out (rows, columns)
+//   read(x, out)                                 copies rows to scalars on the host; x: rows or an     out (rows, columns)
+//                                                operand, whose numbers may be rounded
 //   threads()                                    the number of host threads
 //   bytes()                                      bytes of scratch memory
 //
@@ -180,23 +188,27 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
     std::constructible_from<typename B::buffer, std::size_t> &&                                                        // columns
     std::constructible_from<typename B::row_store, std::size_t> && std::copyable<typename B::row_store> &&             // columns
     std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> && std::copyable<typename B::kv_layer> &&  // kv_heads, head_dim
+    std::constructible_from<typename B::operand, std::size_t> && std::movable<typename B::operand> &&                  // columns
     requires(B b, const B& made, std::span<const double> frequencies, std::size_t n, double epsilon, std::span<const std::uint32_t> ids,
              rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out, const typename B::matrix& w,
              const typename B::parameters& p, const typename B::parameters* bias, const typename B::rope_table& rope,
              typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
              const attention_rows& what, const attention_probe& probe, const operation_sizes& sizes, gate_activation gate, float* floats,
-             typename B::scalar* scalars, typename B::buffer& buffer) {
+             typename B::scalar* scalars, typename B::buffer& buffer, typename B::operand& to, const typename B::operand& from) {
   { B::block_rows } -> std::convertible_to<std::size_t>;
   { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
   b.embed(w, ids, epsilon, out);
+  b.prepare(to, n, w);
+  b.pack_rows(x, to);
   b.rms_norm(x, p, epsilon, out);
-  b.multiply(x, w, bias, out);
-  b.multiply_add(x, w, bias, out);
+  b.rms_norm(x, p, epsilon, to);
+  b.multiply(from, w, bias, out);
+  b.multiply_add(from, w, bias, out);
   b.add(x, out);
-  b.gated_multiply(x, w, bias, gate, out);
+  b.gated_multiply(from, w, bias, gate, to);
   b.rotate(out, n, ids, rope);
   b.put(kv, ids, x, x);
-  b.attend(x, keys, what, out, probe);
+  b.attend(x, keys, what, to, n, probe);
   b.copy_rows(x, ids, out, ids);
   b.keep_rows(x, ids, store, ids);
   b.store_rows(x, ids, store, ids);
@@ -208,12 +220,14 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   b.read_keys(keys, ids, floats);
   b.read_values(keys, ids, floats);
   b.read(x, scalars);
+  b.read(from, scalars);
   { made.threads() } -> std::convertible_to<int>;
   { made.bytes() } -> std::convertible_to<std::size_t>;
 
   buffer.reserve(n);  // room for at least n rows; the contents stay
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
   { buffer.bytes() } -> std::convertible_to<std::size_t>;
+  { from.bytes() } -> std::convertible_to<std::size_t>;
   store.release(ids);                                     // frees these slots
   store.retain(detail::keep_one{});                       // frees all slots except those that `keep` is called with
   { stored.size() } -> std::convertible_to<std::size_t>;  // slots in use

@@ -36,12 +36,12 @@ struct model {
   const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
 
-  /// Returns the type of each layer's keys and values, (layers), unless execution::kv sets it. The type is bf16 if the layer's weights of k
-  /// and v are both bf16, else f32.
+  /// Returns the type of each layer's keys and values, (layers), unless execution::kv sets it. It is the type of the layer's weights of q,
+  /// k and v.
   std::vector<dtype> kv_types() const {
     std::vector<dtype> types(weights.layers.size(), dtype::f32);
     if constexpr (requires(const typename Backend::matrix& w) { w.type(); })
-      std::ranges::transform(weights.layers, types.begin(), [](const auto& l) { return common_type(l.k.type(), l.v.type()); });
+      std::ranges::transform(weights.layers, types.begin(), [](const auto& l) { return l.k.type(); });
     return types;
   }
   /// The type of stored rows, unless execution::kv sets it. The rows come from all layers, so the type is bf16 if all kv_types() are bf16,
@@ -54,6 +54,7 @@ struct model {
 
 struct load_options {
   /// The type of the packed matrices, f32 or bf16. Without a value, a matrix is bf16 if all its tensors are bf16 in the source, else f32.
+  /// The tensors of q, k and v of a layer count as those of one matrix.
   std::optional<dtype> as;
   std::function<void(std::size_t done, std::size_t of)> progress{};  // `done`: layers taken from the source
 };
@@ -176,29 +177,32 @@ class model_loader {
     };
   }
 
+  /// The three matrices get one type, because they multiply the same rows.
   std::array<matrix, 3> packed_qkv(const std::string& attention, std::size_t q_size, std::size_t kv_size) const {
     const std::size_t hidden = config_.hidden;
-    if (!config_.fused)
-      return {packed(attention + "q_proj.weight", q_size, hidden, true), packed(attention + "k_proj.weight", kv_size, hidden, true),
-              packed(attention + "v_proj.weight", kv_size, hidden)};
-    const tensor all = source_.get(attention + "qkv_proj.weight", q_size + 2 * kv_size, hidden);
-    return {pack(slice(all, 0, q_size), true), pack(slice(all, q_size, kv_size), true), pack(slice(all, q_size + kv_size, kv_size))};
+    std::array<tensor, 3> of;
+    if (config_.fused) {
+      const tensor all = source_.get(attention + "qkv_proj.weight", q_size + 2 * kv_size, hidden);
+      of = {slice(all, 0, q_size), slice(all, q_size, kv_size), slice(all, q_size + kv_size, kv_size)};
+    } else {
+      of = {source_.get(attention + "q_proj.weight", q_size, hidden), source_.get(attention + "k_proj.weight", kv_size, hidden),
+            source_.get(attention + "v_proj.weight", kv_size, hidden)};
+    }
+    const dtype type = type_for(of);
+    return {backend_.pack(rotary_order(of[0]), type), backend_.pack(rotary_order(of[1]), type), backend_.pack(std::span(&of[2], 1), type)};
   }
   matrix packed_gate_up(const std::string& mlp, std::size_t ffn, std::size_t hidden) const {
     if (config_.fused) {
       const tensor both = source_.get(mlp + "gate_up_proj.weight", 2 * ffn, hidden);
-      return backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(both, both));
+      return backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(std::array{both}));
     }
     const tensor gate = source_.get(mlp + "gate_proj.weight", ffn, hidden), up = source_.get(mlp + "up_proj.weight", ffn, hidden);
-    return backend_.pack_gated(gate, up, type_for(gate, up));
+    return backend_.pack_gated(gate, up, type_for(std::array{gate, up}));
   }
 
-  /// `rotates`: true for q and k, whose rows are put in rotary order.
-  matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs, bool rotates = false) const {
-    return pack(source_.get(name, outputs, inputs), rotates);
-  }
-  matrix pack(const tensor& t, bool rotates = false) const {
-    return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t, t));
+  matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs) const {
+    const tensor whole = source_.get(name, outputs, inputs);
+    return backend_.pack(std::span(&whole, 1), type_for(std::array{whole}));
   }
 
   /// Returns slices of q or k, or of their bias or norm, in rotary order: numbers that rotate together are half a head apart. Heads that
@@ -214,7 +218,8 @@ class model_loader {
     return parts;
   }
 
-  /// Loads a norm's weights. With norms_less_one, the file stores w - 1 for a weight w. `rotates`: as in `packed`.
+  /// Loads a norm's weights. With norms_less_one, the file stores w - 1 for a weight w. `rotates`: true for the norms of the
+  /// heads, whose numbers are put in rotary order.
   parameters norm(const std::string& name, std::size_t size, bool rotates = false) const {
     tensor t = source_.get(name, 1, size);
     std::vector<float> whole;
@@ -241,8 +246,13 @@ class model_loader {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});
   }
 
-  /// Returns the type of a matrix that is made from `a` and `b`.
-  dtype type_for(const tensor& a, const tensor& b) const { return options_.as.value_or(common_type(a.type, b.type)); }
+  /// Returns the type of the matrices that are made from these tensors.
+  dtype type_for(std::span<const tensor> parts) const {
+    if (options_.as) return *options_.as;
+    dtype type = parts[0].type;
+    for (const tensor& part : parts) type = common_type(type, part.type);
+    return type;
+  }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
   }

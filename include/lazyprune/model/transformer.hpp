@@ -114,9 +114,9 @@ class transformer {
       throw error("workspace", "read_logits", "a range within the " + std::to_string(work_.outputs_) + " outputs of the last step",
                   std::to_string(first) + " to " + std::to_string(first + count), error_code::wrong_order);
     work_.logits_.resize(count * config_.vocabulary);
-    const rows x = work_.x_.view().slice(first, count), norm = room(work_.norm_, count), logits = room(work_.logits_rows_, count);
-    backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
-    backend_.multiply(norm, work_.model().head(), nullptr, logits);
+    const rows x = work_.x_.view().slice(first, count), logits = room(work_.logits_rows_, count);
+    const matrix& head = work_.model().head();
+    backend_.multiply(normed(x, weights_.norm, head), head, nullptr, logits);
     backend_.read(logits, work_.logits_.data());
     if (const auto cap = static_cast<scalar>(config_.logit_soft_cap); cap > 0)
       for (scalar& logit : work_.logits_) logit = cap * std::tanh(logit / cap);
@@ -125,6 +125,7 @@ class transformer {
 
  private:
   using matrix = typename Backend::matrix;
+  using operand = typename Backend::operand;
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
   using origin = row_source::origin;
@@ -362,7 +363,7 @@ class transformer {
     for (std::size_t done = 0; done < all_from.size(); done += block_rows) {
       const std::size_t n = std::min(block_rows, all_from.size() - done);
       const std::span<const std::uint32_t> between_rows = std::span(work_.slots_).first(n);
-      const rows between = room(work_.norm_, n);
+      const rows between = room(work_.between_, n);
       backend_.take_rows(seq.waiting_, all_from.subspan(done, n), between, between_rows);
       backend_.store_rows(between, between_rows, seq.stored_, all_to.subspan(done, n));
     }
@@ -381,13 +382,14 @@ class transformer {
 
     const bool all = std::ranges::all_of(running_, [](const batch_item* p) { return p->plan.output_rows == p->plan.rows.size(); });
     for_blocks(n, most, [&](std::size_t first, std::size_t last) {
-      const rows norm = normed(l, first, last);
-      keys_and_values(l, first, norm);
-      if (all) compute_outputs(l, first, norm);
+      const operand& norm = attention_norm(l, first, last);
+      keys_and_values(l, first, last - first, norm);
+      if (all) compute_outputs(l, first, last - first, norm);
     });
     if (all) return;
     const std::size_t finished = move_to_front();
-    for_blocks(finished, most, [&](std::size_t first, std::size_t last) { compute_outputs(l, first, normed(l, first, last)); });
+    for_blocks(finished, most,
+               [&](std::size_t first, std::size_t last) { compute_outputs(l, first, last - first, attention_norm(l, first, last)); });
   }
 
   /// Calls work(first, last) for blocks of at most `most` rows of the batch. If one block has fewer rows, it comes first, so that a layer
@@ -425,10 +427,16 @@ class transformer {
     return n;
   }
 
-  rows normed(layer_id l, std::size_t first, std::size_t last) {
-    const rows norm = room(work_.norm_, last - first);
-    backend_.rms_norm(work_.x_.view().slice(first, last - first), weights_.layers[l].attention_norm, config_.rms_epsilon, norm);
-    return norm;
+  /// Returns the norm of x, for products with w and with other weights of its type. The next norm overwrites it.
+  const operand& normed(rows x, const parameters& weight, const matrix& w) {
+    backend_.prepare(work_.normed_, x.rows, w);
+    backend_.rms_norm(x, weight, config_.rms_epsilon, work_.normed_);
+    return work_.normed_;
+  }
+
+  const operand& attention_norm(layer_id l, std::size_t first, std::size_t last) {
+    const layer_weights<Backend>& w = weights_.layers[l];
+    return normed(work_.x_.view().slice(first, last - first), w.attention_norm, w.q);
   }
 
   std::span<const position> positions(std::size_t first, std::size_t count) const {
@@ -444,41 +452,39 @@ class transformer {
     }
   }
 
-  void keys_and_values(layer_id l, std::size_t first, rows norm) {
+  void keys_and_values(layer_id l, std::size_t first, std::size_t n, const operand& norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
-    const rows k = room(work_.k_, norm.rows), v = room(work_.v_, norm.rows);
+    const rows k = room(work_.k_, n), v = room(work_.v_, n);
     backend_.multiply(norm, w.k, get(w.k_bias), k);
     backend_.multiply(norm, w.v, get(w.v_bias), v);
     rotate(l, k, w.k_norm, first);
-    for_items(first, norm.rows, [&](batch_item& p, std::size_t from, std::size_t count) {
+    for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
       p.seq->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
     });
   }
 
-  /// Computes the rest of the layer for output rows. `norm`: these rows after the attention norm.
-  void compute_outputs(layer_id l, std::size_t first, rows norm) {
+  /// Computes the rest of the layer for n output rows. `norm`: these rows after the attention norm.
+  void compute_outputs(layer_id l, std::size_t first, std::size_t n, const operand& norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
-    const std::size_t n = norm.rows;
-    const rows out = work_.x_.view().slice(first, n);
-    const rows q = room(work_.q_, n), attended = room(work_.attended_, n);
+    const rows out = work_.x_.view().slice(first, n), q = room(work_.q_, n);
     backend_.multiply(norm, w.q, get(w.q_bias), q);
     rotate(l, q, w.q_norm, first);
+    backend_.prepare(work_.attended_, n, w.o);
     for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
-      during(p.observer, step_section::attention,
-             [&] { attend(p, l, from, q.slice(from - first, count), attended.slice(from - first, count)); });
+      during(p.observer, step_section::attention, [&] { attend(p, l, from, q.slice(from - first, count), from - first); });
     });
-    add_product(attended, w.o, w.o_bias, w.o_norm, norm, out);
+    add_product(work_.attended_, w.o, w.o_bias, w.o_norm, out);
 
-    const rows ffn = room(work_.ffn_, n);
-    backend_.rms_norm(out, w.ffn_norm, config_.rms_epsilon, norm);
-    backend_.gated_multiply(norm, w.gate_up, get(w.gate_up_bias), config_.activation, ffn);
-    add_product(ffn, w.down, w.down_bias, w.down_norm, norm, out);
+    backend_.prepare(work_.ffn_, n, w.down);
+    backend_.gated_multiply(normed(out, w.ffn_norm, w.gate_up), w.gate_up, get(w.gate_up_bias), config_.activation, work_.ffn_);
+    add_product(work_.ffn_, w.down, w.down_bias, w.down_norm, out);
   }
 
-  /// Adds x w^T + bias to `out`, or the norm of this sum if the family has one (Gemma). `between`: scratch, shaped like `out`.
-  void add_product(rows x, const matrix& w, const std::optional<parameters>& bias, const std::optional<parameters>& norm, rows between,
+  /// Adds x w^T + bias to `out`, or the norm of this sum if the family has one (Gemma).
+  void add_product(const operand& x, const matrix& w, const std::optional<parameters>& bias, const std::optional<parameters>& norm,
                    rows out) {
     if (!norm) return backend_.multiply_add(x, w, get(bias), out);
+    const rows between = room(work_.between_, out.rows);
     backend_.multiply(x, w, get(bias), between);
     backend_.rms_norm(between, *norm, config_.rms_epsilon, between);
     backend_.add(between, out);
@@ -501,8 +507,9 @@ class transformer {
               [&](const batch_item& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, p.seq->rope()); });
   }
 
-  /// Computes the attention of one sequence's rows, from row `first` of the batch on. `q` holds their queries.
-  void attend(const batch_item& p, layer_id l, std::size_t first, rows q, rows out) {
+  /// Computes the attention of one sequence's rows, from row `first` of the batch on. `q` holds their queries. The results go to the rows
+  /// of work_.attended_ from `to` on.
+  void attend(const batch_item& p, layer_id l, std::size_t first, rows q, std::size_t to) {
     const std::span<const position> tokens = positions(first, q.rows);
     const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(p.plan.active, tokens.back()) - p.plan.active.begin());
     const std::span<const position> active = p.plan.active.first(seen);
@@ -521,7 +528,7 @@ class transformer {
                                    work_.slots_,
                                    p.plan.output_rows,
                                    {config_.attention_scale, config_.attention_soft_cap, config_.window(l)}},
-                    out, probe);
+                    work_.attended_, to, probe);
   }
 
   static std::size_t probe_queries(const step<any_session>& step) {

@@ -37,13 +37,14 @@ class workspace {
       : model_(&m),
         backend_(&backend),
         x_(m.config.hidden),
-        norm_(m.config.hidden),
+        between_(m.config.hidden),
         q_(m.config.n_heads * m.config.head_dim),
         k_(m.config.n_kv_heads * m.config.head_dim),
         v_(m.config.n_kv_heads * m.config.head_dim),
+        logits_rows_(m.config.vocabulary),
+        normed_(m.config.hidden),
         attended_(m.config.n_heads * m.config.head_dim),
-        ffn_(m.config.ffn),
-        logits_rows_(m.config.vocabulary) {}
+        ffn_(m.config.ffn) {}
 
   const lazyprune::model<Backend>& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
@@ -70,10 +71,16 @@ class workspace {
     // LongRoPE has other frequencies for long sequences than for short ones. Steps may need both tables.
     for (const std::size_t length : {std::size_t{1}, most.tokens}) reserve(rope_kind_for(c, length), most.tokens);
     x_.reserve(rows);
-    for (buffer* b : {&norm_, &q_, &k_, &v_, &attended_, &ffn_}) b->reserve(block);
-    // norm_ also holds the rows whose logits are read, and waiting rows on their way to the Aux Cache.
-    norm_.reserve(std::max(most.outputs, std::min(most.tokens, Backend::block_rows)));
+    for (buffer* b : {&q_, &k_, &v_}) b->reserve(block);
+    between_.reserve(std::max(block, std::min(most.tokens, Backend::block_rows)));
     logits_rows_.reserve(most.outputs);
+    for (const layer_weights<Backend>& w : model_->weights.layers) {  // layers may have weights of different types
+      backend_->prepare(normed_, block, w.q);
+      backend_->prepare(normed_, block, w.gate_up);
+      backend_->prepare(attended_, block, w.o);
+      backend_->prepare(ffn_, block, w.down);
+    }
+    backend_->prepare(normed_, most.outputs, model_->head());
     backend_->reserve({.rows = rows,
                        .columns = c.hidden,
                        .block = std::max(block, most.outputs),
@@ -89,7 +96,8 @@ class workspace {
   std::size_t bytes(std::size_t tokens) const {
     std::size_t scratch = backend_->bytes();
     for (const auto& rope : ropes_) scratch += rope ? rope->bytes_of(tokens) : 0;
-    for (const buffer* b : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_, &logits_rows_}) scratch += b->bytes();
+    for (const buffer* b : {&x_, &between_, &q_, &k_, &v_, &logits_rows_}) scratch += b->bytes();
+    for (const operand* o : {&normed_, &attended_, &ffn_}) scratch += o->bytes();
     return scratch + (probabilities_.capacity() + values_.capacity()) * sizeof(float) + slots_.capacity() * sizeof(std::uint32_t);
   }
 
@@ -97,6 +105,7 @@ class workspace {
   friend class transformer<Backend>;
 
   using buffer = typename Backend::buffer;
+  using operand = typename Backend::operand;
 
   void reach(rope_kind kind, std::size_t positions) {
     auto& rope = ropes_[static_cast<std::size_t>(kind)];
@@ -110,11 +119,12 @@ class workspace {
 
   buffer x_;                    // (rows of a layer, over all sequences; hidden): the residual stream
   std::size_t outputs_ = 0;     // rows at the front of x_ that are outputs of the last step
-  buffer norm_;                 // (block, hidden)
+  buffer between_;              // (block, hidden): products before their norm, and waiting rows on their way to the Aux Cache
   buffer q_, k_, v_;            // (block, heads * head_dim)
-  buffer attended_;             // (block, heads * head_dim)
-  buffer ffn_;                  // (block, ffn)
   buffer logits_rows_;          // (rows whose logits are read, vocabulary)
+  operand normed_;              // (block, hidden)
+  operand attended_;            // (block, heads * head_dim)
+  operand ffn_;                 // (block, ffn)
   std::vector<scalar> logits_;  // (rows whose logits were read last, vocabulary)
   std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
   std::vector<position> positions_;  // (rows of a layer)

@@ -11,6 +11,7 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 
+#include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <backend/tested_cpu.hpp>
 
@@ -37,7 +38,7 @@ TEST_CASE("a row with a window gets the same bits in any batch, whether or not t
         attention_rows what = s.what();
         what.rows_of_layer = 80;
         what.variant = {.soft_cap = window == 511 ? 4.0 : 0.0, .window = window};
-        backend.attend(q.view(), kv, what, many.view(), {});
+        attend(backend, q.view(), kv, what, many.view(), {});
         const std::span<const position> rows = what.rows;
         for (std::size_t r = 0, count = 1; r < 80; r += count, count = std::min<std::size_t>(80 - r, count % 7 + 1)) {
           what.rows = rows.subspan(r, count);
@@ -45,13 +46,13 @@ TEST_CASE("a row with a window gets the same bits in any batch, whether or not t
           while (what.rows[0] >= s.active[before] + window) ++before;
           what.active = std::span(s.active).subspan(r % 2 ? before : 0);
           what.slots = std::span(s.slots).subspan(r % 2 ? before : 0);
-          backend.attend(q.view().slice(r, count), kv, what, few.view().slice(r, count), {});
+          attend(backend, q.view().slice(r, count), kv, what, few.view().slice(r, count), {});
         }
         CHECK(many == few);
         if (window < 100000) continue;
         what = s.what();
         what.rows_of_layer = 80;
-        backend.attend(q.view(), kv, what, few.view(), {});
+        attend(backend, q.view(), kv, what, few.view(), {});
         CHECK(many == few);  // a window with all tokens gives the same bits as no window
       }
 }
@@ -70,7 +71,7 @@ TEST_CASE("tokens outside all windows are not read" ON_EVERY_PATH) {
     guarded<float> out(rows, 2 * width);
     attention_rows what{shape, std::span<const position>(all).last(rows), all, all};
     what.variant.window = window;
-    backend.attend(guarded<float>(rows, 2 * width, q).view(), kv, what, out.view(), {});
+    attend(backend, guarded<float>(rows, 2 * width, q).view(), kv, what, out.view(), {});
     return out;
   };
   const auto clean = attended();
@@ -97,7 +98,7 @@ TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_
     const std::size_t n = s.rows.size(), heads = s.shape.heads, count = s.active.size();
     const guarded<float> q(n, s.q_width(), s.q);
     guarded<float> out(n, s.q_width()), probe(heads, count);
-    backend.attend(q.view(), kv, s.what(), out.view(), {probe.view().data, 1, probe.view().stride});
+    attend(backend, q.view(), kv, s.what(), out.view(), {probe.view().data, 1, probe.view().stride});
     CHECK(out.untouched());
     CHECK(probe.untouched());
 
@@ -105,7 +106,7 @@ TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_
     const guarded<double> exact_q(n, s.q_width(), s.q);
     guarded<double> exact(n, s.q_width());
     guarded<float> exact_probe(heads, count);
-    oracle.attend(exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
+    attend(oracle, exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
     // If products take only bf16, queries are rounded to bf16. Each rounding is at most 2^-8 of a number, and goes up as often as down. The
     // typical error of a score is then 0.42 * 2^-8 times the root of the sum of its squared terms (path_tolerance.hpp). An error six times
     // as large is practically impossible. Attention weights are rounded likewise.

@@ -6,6 +6,7 @@
 
 #include <lazyprune/backend/cpu.hpp>
 
+#include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <backend/tested_cpu.hpp>
 
@@ -24,8 +25,8 @@ TEST_CASE("a row's product does not depend on the row's batch, nor on its place 
       rows_view<float> left = out.view(), right = out.view();
       left.columns = right.columns = outputs;
       right.data += outputs;
-      backend.multiply(input.view().slice(first, rows), weight, nullptr, left);
-      backend.gated_multiply(input.view().slice(first, rows), gated, nullptr, gate_activation::silu, right);
+      multiply(backend, input.view().slice(first, rows), weight, nullptr, left);
+      gated_multiply(backend, input.view().slice(first, rows), gated, nullptr, gate_activation::silu, right);
       return out;
     };
     const auto together = product(0, all);
@@ -49,7 +50,7 @@ TEST_CASE("a row's product does not depend on how inputs and groups of tiles are
     const auto product = [&](std::size_t first, std::size_t rows) {
       guarded<float> out(rows, outputs);
       rows_view<float> view = out.view();
-      backend.multiply(input.view().slice(first, rows), weight, nullptr, view);
+      multiply(backend, input.view().slice(first, rows), weight, nullptr, view);
       return out;
     };
     const auto together = product(0, all);

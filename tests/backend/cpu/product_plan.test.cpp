@@ -19,6 +19,15 @@ packed_matrix zeros(std::size_t outputs, std::size_t inputs, dtype as) {
   return {only(stored(std::vector<float>(outputs * inputs), outputs, inputs, dtype::f32)), as, 1};
 }
 
+/// Returns rows for products with w.
+packed_rows rows_for(const packed_matrix& w, const kernels::product_kernel& kernel, std::size_t rows) {
+  packed_rows x(w.inputs());
+  x.prepare(kernel, rows, w.depth());
+  return x;
+}
+
+strip_range all_strips(const packed_rows& x) { return {0, x.strips()}; }
+
 /// Returns a processor with caches of these sizes, in bytes.
 detail::processor processor_with(std::size_t l1, std::size_t l2) {
   detail::processor here = detail::this_processor();
@@ -81,49 +90,26 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
           CAPTURE(rows);
           CAPTURE(threads);
           const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
-          const product_plan plan(kernel, rows, w, threads, processor_with(48 << 10, 2 << 20));
-          CHECK(plan.prefetches() == (plan.strips() > 1));
-          const std::vector<std::byte> packed(plan.strips() * plan.strip_bytes());
+          const packed_rows x = rows_for(w, kernel, rows);
+          const product_plan plan(x, all_strips(x), w, threads, processor_with(48 << 10, 2 << 20));
+          CHECK(plan.prefetches() == (x.strips() > 1));
           const auto inside = [](const std::byte* at, const std::byte* data, std::size_t bytes) { return at >= data && at < data + bytes; };
           std::vector<int> times(w.panels() / 2 * w.depth());
           std::size_t lines = 0, outside = 0;
           for_blocks(plan, [&](const product_block& p) {
-            const block_prefetch prefetch(plan, p, packed.data());
+            const block_prefetch prefetch(plan, p);
             for (std::size_t t = p.first; t < p.last; ++t) {
               for (std::size_t k = p.k; k < p.k + p.count; ++k) ++times[t * w.depth() + k];
-              for (std::size_t s = 0; s < plan.strips(); ++s)
+              for (std::size_t s = 0; s < x.strips(); ++s)
                 for_lines(kernel, plan, prefetch.of(s, t - p.first), p.count, [&](const std::byte* line) {
                   ++lines;
-                  outside += !inside(line, packed.data(), packed.size()) && !inside(line, w.panel(0), w.bytes());
+                  outside += !inside(line, x.strip_data(0), x.strips() * x.strip_bytes()) && !inside(line, w.panel(0), w.bytes());
                 });
             }
           });
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
           CHECK(outside * 100 <= lines);  // a few may be outside, because shares are rounded up to whole bytes for each input
-          std::size_t in_strips = 0;
-          for (std::size_t s = 0; s < plan.strips(); ++s) in_strips += plan.rows_of(s);
-          CHECK(in_strips == rows);
         }
-  }
-}
-
-TEST_CASE("rows are divided evenly among strips") {
-  const packed_matrix w = zeros(64, 64, dtype::bf16);
-  for (const isa path : every_isa) {
-    const kernels::product_kernel& kernel = kernels::kernels_of(path).product(dtype::bf16);
-    for (std::size_t rows = 1; rows <= 5 * kernel.strip; ++rows) {
-      CAPTURE(name_of(path));
-      CAPTURE(rows);
-      const product_plan plan(kernel, rows, w, 1);
-      CHECK(plan.strips() == (rows + kernel.strip - 1) / kernel.strip);
-      std::size_t sum = 0;
-      for (std::size_t s = 0; s < plan.strips(); ++s) {
-        CHECK(plan.rows_of(s) >= 1);
-        CHECK(plan.rows_of(s) <= kernel.padded((rows + plan.strips() - 1) / plan.strips()));
-        sum += plan.rows_of(s);
-      }
-      CHECK(sum == rows);
-    }
   }
 }
 
@@ -136,8 +122,9 @@ TEST_CASE("if L2 is small, groups are small, so that a block and the next one fi
         CAPTURE(name_of(path));
         CAPTURE(rows);
         const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
-        const product_plan small(kernel, rows, w, 1, processor_with(48 << 10, 1 << 20));
-        const product_plan large(kernel, rows, w, 1, processor_with(48 << 10, 16 << 20));
+        const packed_rows x = rows_for(w, kernel, rows);
+        const product_plan small(x, all_strips(x), w, 1, processor_with(48 << 10, 1 << 20));
+        const product_plan large(x, all_strips(x), w, 1, processor_with(48 << 10, 16 << 20));
         CHECK(small.prefetches());
         CHECK(small.group() % 2 == 0);
         CHECK(small.group() <= large.group());
@@ -148,11 +135,11 @@ TEST_CASE("if L2 is small, groups are small, so that a block and the next one fi
 
 TEST_CASE("nothing is prefetched if L2 has no room for it") {
   const packed_matrix w = zeros(700, 2100, dtype::f32);
-  const std::byte packed{};
   for (const isa path : every_isa) {
-    const product_plan plan(kernels::kernels_of(path).product(dtype::f32), 40, w, 1, processor_with(32 << 10, 128 << 10));
+    const packed_rows x = rows_for(w, kernels::kernels_of(path).product(dtype::f32), 40);
+    const product_plan plan(x, all_strips(x), w, 1, processor_with(32 << 10, 128 << 10));
     CHECK_FALSE(plan.prefetches());
-    for_blocks(plan, [&](const product_block& p) { CHECK(block_prefetch(plan, p, &packed).of(0, 0).step == 0); });
+    for_blocks(plan, [&](const product_block& p) { CHECK(block_prefetch(plan, p).of(0, 0).step == 0); });
   }
 }
 
@@ -167,14 +154,14 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
           CAPTURE(threads);
           CAPTURE(strips);
           const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
-          const product_plan plan(kernel, strips * kernel.strip, w, threads, processor_with(48 << 10, 2 << 20));
-          REQUIRE(plan.strips() == strips);
-          const std::vector<std::byte> packed(strips * plan.strip_bytes());
+          const packed_rows x = rows_for(w, kernel, strips * kernel.strip);
+          const product_plan plan(x, all_strips(x), w, threads, processor_with(48 << 10, 2 << 20));
+          REQUIRE(x.strips() == strips);
           for_blocks(plan, [&](const product_block& p) {
             const product_block next = plan.after(p);
             if (next.last <= next.first) return;  // this is the last block
-            const block_prefetch prefetch(plan, p, packed.data());
-            marked_lines weights(w.panel(0), w.bytes()), rows(packed.data(), packed.size());
+            const block_prefetch prefetch(plan, p);
+            marked_lines weights(w.panel(0), w.bytes()), rows(x.strip_data(0), strips * x.strip_bytes());
             for (std::size_t s = 0; s < strips; ++s)
               for (std::size_t i = 0; i < p.last - p.first; ++i)
                 for_lines(kernel, plan, prefetch.of(s, i), p.count, [&](const std::byte* line) {
@@ -189,8 +176,8 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
             CHECK(found >= 0.95 * most * static_cast<double>(2 * (next.last - next.first)));
             if (strips < 8 || plan.group() == 1) return;
             for (std::size_t s = 1; s < strips; ++s)
-              CHECK(rows.share(packed.data() + plan.packed_offset(s, p.k),
-                               plan.packed_offset(s, p.k + p.count) - plan.packed_offset(s, p.k)) >= 0.95);
+              CHECK(rows.share(x.strip_data(s, p.k), static_cast<std::size_t>(x.strip_data(s, p.k + p.count) - x.strip_data(s, p.k))) >=
+                    0.95);
           });
         }
   }

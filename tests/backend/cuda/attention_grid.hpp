@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <lazyprune/backend/reference.hpp>
 
@@ -73,7 +74,7 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   CAPTURE(gap);
   const guarded<float> q(c.rows, s.q_width(), s.q, gap);
   guarded<float> out(c.rows, s.q_width(), {}, gap), probe(probed * c.shape.heads, c.active);
-  backend.attend(q.view(), kv, what, out.view(), {probe.view().data, probed, probe.view().stride});
+  attend(backend, q.view(), kv, what, out.view(), {probe.view().data, probed, probe.view().stride});
   CHECK(out.untouched());
   CHECK(probe.untouched());
 
@@ -85,8 +86,8 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   const guarded<double> exact_q(c.rows, s.q_width(), s.q);
   guarded<double> sums(c.rows, s.q_width()), terms(c.rows, s.q_width());
   guarded<float> probabilities(probed * c.shape.heads, c.active);
-  oracle.attend(exact_q.view(), exact_kv, what, sums.view(), {probabilities.view().data, probed, probabilities.view().stride});
-  oracle.attend(exact_q.view(), exact_magnitudes, what, terms.view(), {});
+  attend(oracle, exact_q.view(), exact_kv, what, sums.view(), {probabilities.view().data, probed, probabilities.view().stride});
+  attend(oracle, exact_q.view(), exact_magnitudes, what, terms.view(), {});
   double worst = 0, worst_probability = 0;
   const auto larger = [](double a, double b) { return std::isnan(b) || b >= a ? b : a; };  // NaN if either is NaN
   for (std::size_t r = 0; r < c.rows; ++r)

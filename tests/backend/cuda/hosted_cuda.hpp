@@ -17,6 +17,7 @@ class hosted_cuda {
   using scalar = float;
   using parameters = lazyprune::cuda_backend::parameters;
   using matrix = lazyprune::cuda_backend::matrix;
+  using operand = lazyprune::cuda_backend::operand;
   using kv_layer = lazyprune::cuda_backend::kv_layer;
   using row_store = lazyprune::cuda_backend::row_store;
   using rope_table = lazyprune::cuda_backend::rope_table;
@@ -42,10 +43,15 @@ class hosted_cuda {
     const out there = visit(to);
     made_.rms_norm(visit(x), weight, epsilon, there), leave();
   }
-  void multiply(in x, const matrix& w, const parameters* bias, out to) { made_.multiply(visit(x), w, bias, visit(to)), leave(); }
-  void multiply_add(in x, const matrix& w, const parameters* bias, out to) { made_.multiply_add(visit(x), w, bias, visit(to)), leave(); }
-  void gated_multiply(in x, const matrix& w, const parameters* bias, lazyprune::gate_activation gate, out to) {
-    made_.gated_multiply(visit(x), w, bias, gate, visit(to)), leave();
+  void prepare(operand& x, std::size_t rows, const matrix& w) { made_.prepare(x, rows, w); }
+  void pack_rows(in x, operand& to) { made_.pack_rows(visit(x), to), leave(); }
+  void rms_norm(in x, const parameters& weight, double epsilon, operand& to) { made_.rms_norm(visit(x), weight, epsilon, to), leave(); }
+  void multiply(const operand& x, const matrix& w, const parameters* bias, out to) { made_.multiply(x, w, bias, visit(to)), leave(); }
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, out to) {
+    made_.multiply_add(x, w, bias, visit(to)), leave();
+  }
+  void gated_multiply(const operand& x, const matrix& w, const parameters* bias, lazyprune::gate_activation gate, operand& to) {
+    made_.gated_multiply(x, w, bias, gate, to), leave();
   }
   void add(in x, out to) { made_.add(visit(x), visit(to)), leave(); }
   void rotate(out x, std::size_t head_dim, std::span<const lazyprune::position> positions, const rope_table& rope) {
@@ -56,8 +62,9 @@ class hosted_cuda {
   void reserve_kept(row_store& store, std::size_t slots) { made_.reserve_kept(store, slots); }
   void reserve_stored(row_store& store, std::size_t slots) { made_.reserve_stored(store, slots); }
   void put(kv_layer& kv, ids slots, in k, in v) { made_.put(kv, slots, visit(k), visit(v)), leave(); }
-  void attend(in q, const kv_layer& kv, const lazyprune::attention_rows& what, out to, const lazyprune::attention_probe& probe) {
-    made_.attend(visit(q), kv, what, visit(to), probe), leave();
+  void attend(in q, const kv_layer& kv, const lazyprune::attention_rows& what, operand& to, std::size_t first,
+              const lazyprune::attention_probe& probe) {
+    made_.attend(visit(q), kv, what, to, first, probe), leave();
   }
   void copy_rows(in from, ids from_rows, out to, ids to_rows) {
     const out there = visit(to);
@@ -69,6 +76,7 @@ class hosted_cuda {
   void read_keys(const kv_layer& kv, ids slots, float* to) { made_.read_keys(kv, slots, to); }
   void read_values(const kv_layer& kv, ids slots, float* to) { made_.read_values(kv, slots, to); }
   void read(in x, float* to) { made_.read(visit(x), to), leave(); }
+  void read(const operand& x, float* to) { made_.read(x, to); }
 
  private:
   using memory = lazyprune::device::array<float, lazyprune::device::purpose::activations>;

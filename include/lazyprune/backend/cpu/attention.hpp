@@ -12,6 +12,7 @@
 #include <lazyprune/backend/cpu/attention_layout.hpp>
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/key_ranks.hpp>
+#include <lazyprune/backend/cpu/packed_rows.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -299,9 +300,10 @@ class attention_layer {
   }
 
   /// See tensor_backend's `attend`.
-  void attend(rows_view<const float> q, const packed_kv& kv, const attention_rows& what, rows_view<float> out,
+  void attend(rows_view<const float> q, const packed_kv& kv, const attention_rows& what, packed_rows& out, std::size_t first_row,
               const attention_probe& probe) {
     if (what.rows.empty()) return;
+    const rows_view<float> plain = out.plain().slice(first_row, q.rows);
     seen_.clear();
     for (const position row : what.rows) seen_.push_back(seen_by(row, what));
     const kernels::rank_range together{seen_.front().first, seen_.back().end};
@@ -326,18 +328,22 @@ class attention_layer {
     float* local = local_.take(threads * layout.local_floats());
     const std::size_t numbers = q.rows * q.columns;  // of q, and also of out; each takes a multiplication for each active token
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
+    const auto write = [&](std::size_t task, float* of) {
+      const query_rows done = layout.task(task);
+      call.write_rows(done, of, segments, plain);
+      out.wrote(first_row + done.first, done.count, layout.group() * what.shape.head_dim);
+    };
     detail::for_growing_tasks(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
       float* state = states + (segments == 1 ? thread : i) * layout.state_floats();
       const std::size_t begin = (first_segment + part) * segment;
       call.run(layout.task(task), std::max(begin, ranks_.first_block()), std::min(begin + segment, ranks_.end_block()), state,
                local + thread * layout.local_floats());
-      if (segments == 1) call.write_rows(layout.task(task), state, 1, out);
+      if (segments == 1) write(task, state);
     });
     if (segments > 1)
-      detail::for_tasks(detail::threads_for(threads_, numbers * segments / 4), layout.tasks(), [&](std::size_t task, std::size_t) {
-        call.write_rows(layout.task(task), states + task * segments * layout.state_floats(), segments, out);
-      });
+      detail::for_tasks(detail::threads_for(threads_, numbers * segments / 4), layout.tasks(),
+                        [&](std::size_t task, std::size_t) { write(task, states + task * segments * layout.state_floats()); });
     if (probe.over_heads) reduce(each, what, probe);
     if (!probe.probes.empty()) reduce_probes(each, what, probe);
   }

@@ -106,7 +106,7 @@ class attention_layout {
   static constexpr std::size_t strips_together = 16;
 
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
-    return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;
+    return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float));
   }
   std::size_t strip_state_floats() const { return value_floats_ + detail::whole_lines(strip_) + strip_ * kernels::mass_lanes; }
   std::size_t score_floats() const { return packed_kv::block_tiles * tile_floats_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of rows with a packed weight on several threads, and the epilogues that write a tile's sums.
+// Products of packed rows with a packed weight on several threads, and the epilogues that write a tile's sums.
 #pragma once
 
 #include <algorithm>
@@ -14,110 +14,141 @@ inline namespace v0 {
 /// The sums of a row have the same bits for any number of threads and in any batch.
 class linear_layers {
  public:
-  enum class epilogue { store, add, gate_silu, gate_gelu_tanh };
+  explicit linear_layers(int threads) : threads_(threads) {}
 
-  linear_layers(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
+  std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + gated_.bytes(); }
 
-  std::size_t bytes() const { return packed_.bytes() + sums_.bytes() + wide_.bytes(); }
+  /// Computes out (rows, outputs) = x w^T + bias. `x` is packed for w's type. If `adds` is true, adds the result to `out`.
+  void multiply(const packed_rows& x, const packed_matrix& w, const float* bias, bool adds, rows_view<float> out) {
+    multiply(x, w, {.apply = adds ? x.kernel().add : x.kernel().store, .bias = bias, .outputs = out.columns, .gated = false, .rows = out});
+  }
 
-  /// Computes out (rows, outputs) = x w^T + bias (store) or out += x w^T + bias (add). With a gated weight, computes
-  /// out (rows, ffn) = act(x gate^T + b) * (x up^T + b'), where act is silu or GELU.
-  void multiply(rows_view<const float> x, const packed_matrix& w, const float* bias, epilogue how, rows_view<float> out) {
-    const kernels::product_kernel& kernel = kernels_->product(w.type());
-    const std::size_t blocks = (x.rows + most_rows - 1) / most_rows;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const std::size_t first = x.rows * b / blocks, rows = x.rows * (b + 1) / blocks - first;
-      multiply_block(kernel, x.slice(first, rows), w, {how, bias, out.slice(first, rows)});
+  /// Computes out (rows, ffn) = act(x gate^T + b) * (x up^T + b') with a gated weight, where act is silu or GELU. `out` is prepared.
+  void multiply_gated(const packed_rows& x, const packed_matrix& w, const float* bias, gate_activation gate, packed_rows& out) {
+    ending end{.apply = gate == gate_activation::silu ? x.kernel().gate_silu : x.kernel().gate_gelu_tanh,
+               .bias = bias,
+               .outputs = out.columns(),
+               .gated = true,
+               .rows = {}};
+    // If the rows of a strip are also a strip of `out`, they are packed as soon as they are computed.
+    if (out.strip() == x.strip()) {
+      end.packed = &out;
+    } else {
+      end.rows = out.plain();
+      end.counted = &out;
     }
+    multiply(x, w, end);
   }
 
  private:
   static constexpr std::size_t most_rows = 512;  // rows that share one pass over the weights, at most
 
-  /// The epilogue of complete sums, and its operands.
+  /// What is done with complete sums.
   struct ending {
-    epilogue how;
-    const float* bias;  // null: no bias
-    rows_view<float> out;
+    void (*apply)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);  // of a product_kernel
+    const float* bias;                                                                                      // null: no bias
+    std::size_t outputs;  // in a gated product, half of the weight's outputs
+    bool gated;
+    rows_view<float> rows;           // where the results go, if they are not packed
+    packed_rows* packed = nullptr;   // if set, the results go here
+    packed_rows* counted = nullptr;  // if set, `rows` are the plain rows of this
   };
 
   /// A thread's scratch memory.
   struct thread_floats {
-    float* sums;  // the sums of tiles
-    float* wide;  // a block's weights, widened
+    float* sums;   // the sums of tiles
+    float* wide;   // a block's weights, widened
+    float* gated;  // (strip, outputs of a group): results before they are packed
   };
 
-  void multiply_block(const kernels::product_kernel& kernel, rows_view<const float> x, const packed_matrix& w, const ending& end) {
-    const product_plan plan(kernel, x.rows, w, threads_);
-    auto* packed = reinterpret_cast<std::byte*>(packed_.take(plan.strips() * plan.strip_bytes() / 4));
-    detail::for_tasks(detail::threads_for(threads_, x.rows * x.columns / 4), plan.strips(), [&](std::size_t s, std::size_t) {
-      kernel.pack(x.row(s * plan.strip()), x.stride, plan.rows_of(s), x.columns, w.depth(), packed + plan.packed_offset(s, 0));
-    });
+  void multiply(const packed_rows& x, const packed_matrix& w, const ending& end) {
+    const std::size_t passes = (x.rows() + most_rows - 1) / most_rows;
+    for (std::size_t p = 0; p < passes; ++p) {
+      const std::size_t first = x.strips() * p / passes, last = x.strips() * (p + 1) / passes;
+      multiply_strips(product_plan(x, {first, last - first}, w, threads_), end);
+    }
+  }
 
+  void multiply_strips(const product_plan& plan, const ending& end) {
+    const kernels::product_kernel& kernel = plan.rows().kernel();
+    const packed_matrix& w = plan.weight();
     const auto threads = static_cast<std::size_t>(threads_);
-    const std::size_t sum_floats = (plan.cut() ? plan.strips() * plan.group() : 1) * plan.tile_floats();
+    const std::size_t sum_floats = (plan.cut() ? plan.strips().count * plan.group() : 1) * plan.tile_floats();
     const std::size_t wide_floats = plan.widens() ? 2 * plan.group() * plan.panel_floats() : 0;
+    const std::size_t gated_floats = end.packed ? plan.rows().strip() * plan.group() * kernels::panel_outputs : 0;
     float* const sums = sums_.take(threads * sum_floats);
     float* const wide = wide_.take(threads * wide_floats);
+    float* const gated = gated_.take(threads * gated_floats);
     // A multiplication takes about 1/64 ns. With fewer than four rows, reading the weights takes as long as the products of four rows.
-    const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * std::max<std::size_t>(x.rows, 4);
+    const std::size_t rows = std::max<std::size_t>(4, plan.strips().count * plan.rows().strip());
+    const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * rows;
     detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
       kernel.enter();
       product_block block = plan.first_block(group);
       for (const std::size_t first = block.first; block.first == first; block = plan.after(block))
-        multiply_block(kernel, plan, block, packed, {sums + thread * sum_floats, wide + thread * wide_floats}, end);
+        multiply_block(plan, block, {sums + thread * sum_floats, wide + thread * wide_floats, gated + thread * gated_floats}, end);
       kernel.leave();
     });
   }
 
-  static void multiply_block(const kernels::product_kernel& kernel, const product_plan& plan, const product_block& block,
-                             const std::byte* packed, const thread_floats& room, const ending& end) {
+  static void multiply_block(const product_plan& plan, const product_block& block, const thread_floats& room, const ending& end) {
+    const packed_rows& x = plan.rows();
     const packed_matrix& w = plan.weight();
-    const block_prefetch prefetch(plan, block, packed);
+    const kernels::product_kernel& kernel = x.kernel();
+    const block_prefetch prefetch(plan, block);
     const bool complete = block.k + block.count == w.depth();
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
     const auto wide = [&](std::size_t p) { return room.wide + (p - 2 * block.first) * plan.panel_floats(); };
     const auto panel = [&](std::size_t p) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(p)) : w.panel(p, block.k); };
     for (std::size_t p = 2 * block.first; plan.widens() && p < 2 * block.last; ++p) kernel.widen(w.panel(p, block.k), block.count, wide(p));
-    for (std::size_t s = 0; s < plan.strips(); ++s)
+
+    const std::size_t width = w.gated() ? kernels::panel_outputs : kernels::tile_outputs;  // outputs of a tile
+    const std::size_t first_output = std::min(block.first * width, end.outputs), last_output = std::min(block.last * width, end.outputs);
+    const auto [first_strip, strips] = plan.strips();
+    for (std::size_t s = first_strip; s < first_strip + strips; ++s) {
+      // The results for all outputs of the block.
+      const rows_view<float> results = end.packed
+                                           ? rows_view<float>{room.gated, x.rows_of(s), last_output - first_output, plan.group() * width}
+                                           : columns(end.rows.slice(s * x.strip(), x.rows_of(s)), first_output, last_output);
       for (std::size_t t = block.first; t < block.last; ++t) {
-        float* const tile = room.sums + (plan.cut() ? s * plan.group() + t - block.first : 0) * plan.tile_floats();
-        multiply(packed + plan.packed_offset(s, block.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), block.count, tile,
+        float* const tile = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.tile_floats();
+        multiply(x.strip_data(s, block.k), x.rows_of(s), panel(2 * t), panel(2 * t + 1), block.count, tile,
                  {block.k > 0, prefetch.of(s, t - block.first)});
-        if (complete) apply_epilogue(kernel, tile, t, end.bias, end.how, end.out.slice(s * plan.strip(), plan.rows_of(s)));
+        if (!complete) continue;
+        const std::size_t first = std::min(t * width, end.outputs), last = std::min(first + width, end.outputs);
+        apply(end, tile, first, columns(results, first - first_output, last - first_output));
       }
+      if (complete && end.packed) end.packed->pack(s, first_output, results);
+      if (complete && end.counted) end.counted->wrote(s * x.strip(), x.rows_of(s), last_output - first_output);
+    }
   }
 
-  /// Applies the epilogue to `sums`, the sums of the rows of `out` for tile t of the weight.
-  static void apply_epilogue(const kernels::product_kernel& kernel, const float* sums, std::size_t t, const float* bias, epilogue how,
-                             rows_view<float> out) {
-    const bool gated = how == epilogue::gate_silu || how == epilogue::gate_gelu_tanh;
-    const std::size_t width = gated ? kernels::panel_outputs : kernels::tile_outputs, first = t * width;
-    const std::size_t columns = std::min(width, out.columns - std::min(out.columns, first));
-    if (columns == 0) return;
+  static rows_view<float> columns(rows_view<float> rows, std::size_t first, std::size_t last) {
+    return {rows.data + first, rows.rows, last - first, rows.stride};
+  }
+
+  /// Writes the results of one tile to `out`, from `sums`, the complete sums of the tile. `first` is the tile's first output.
+  static void apply(const ending& end, const float* sums, std::size_t first, rows_view<float> out) {
+    if (out.columns == 0) return;
+    const std::size_t width = end.gated ? kernels::panel_outputs : kernels::tile_outputs;
     float some[kernels::tile_outputs] = {};
-    if (bias) {
-      std::copy_n(bias + first, columns, some);
-      if (gated) std::copy_n(bias + out.columns + first, columns, some + width);
+    if (end.bias) {
+      std::copy_n(end.bias + first, out.columns, some);
+      if (end.gated) std::copy_n(end.bias + end.outputs + first, out.columns, some + width);
     }
-    const auto apply = how == epilogue::store       ? kernel.store
-                       : how == epilogue::add       ? kernel.add
-                       : how == epilogue::gate_silu ? kernel.gate_silu
-                                                    : kernel.gate_gelu_tanh;
-    if (columns == width) return apply(sums, out.rows, some, out.row(0) + first, out.stride);
+    if (out.columns == width) return end.apply(sums, out.rows, some, out.data, out.stride);
     for (std::size_t r = 0; r < out.rows; ++r) {
       float row[kernels::tile_outputs] = {};
-      std::copy_n(out.row(r) + first, columns, row);
-      apply(sums + r * kernels::tile_outputs, 1, some, row, width);
-      std::copy_n(row, columns, out.row(r) + first);
+      std::copy_n(out.row(r), out.columns, row);
+      end.apply(sums + r * kernels::tile_outputs, 1, some, row, width);
+      std::copy_n(row, out.columns, out.row(r));
     }
   }
 
-  const kernels::kernel_set* kernels_;
   int threads_;
-  detail::scratch_memory packed_;  // the packed rows
-  detail::scratch_memory sums_;    // the sums of each thread's tiles
-  detail::scratch_memory wide_;    // each thread's weights, widened
+  detail::scratch_memory sums_;   // the sums of each thread's tiles
+  detail::scratch_memory wide_;   // each thread's weights, widened
+  detail::scratch_memory gated_;  // each thread's results before they are packed
 };
 
 }  // namespace v0

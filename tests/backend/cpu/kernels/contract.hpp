@@ -52,7 +52,7 @@ struct tile_sample {
   /// Returns the sums (count, 32) of `count` rows from `first` on. One call of the kernel adds the inputs before `cut`, and a second call
   /// adds the others. If `wide` is true, the weights are widened first.
   std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut, bool wide = false) const {
-    lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element + line);
+    lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element);
     std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);
     const guarded<float> input(rows, inputs, x);
     kernel.pack(input.view().row(first), input.view().stride, count, inputs, depth, packed.data());
@@ -81,6 +81,40 @@ struct tile_sample {
   std::vector<float> w;  // (32, inputs)
   lazyprune::aligned_array<std::byte> panels;
 };
+
+/// Checks that packing writes each number where `packed_number` reads it, zeros after the inputs, and nothing else, and that parts of the
+/// inputs are packed to the same bytes as all inputs together.
+inline void check_packing(const lazyprune::kernels::product_kernel& kernel) {
+  constexpr std::size_t unit = lazyprune::kernels::pack_inputs;
+  for (std::size_t rows = 1; rows <= kernel.strip; ++rows)
+    for (const std::size_t inputs : {1u, 7u, 8u, 9u, 16u, 31u, 32u, 33u, 48u, 64u, 100u}) {
+      CAPTURE(rows);
+      CAPTURE(inputs);
+      const std::size_t depth = kernel.line_inputs == 1 ? inputs : (inputs + 31) / 32 * 32, padded = kernel.padded(rows);
+      const std::size_t bytes = padded * depth * kernel.element;
+      const guarded<float> x(rows, inputs, normal_floats(rows * inputs, 1));
+      const auto in_parts = [&](std::size_t part) {
+        std::vector<std::byte> packed(bytes + 256, std::byte{0x5a});
+        for (std::size_t first = 0; first < inputs; first += part) {
+          const std::size_t end = std::min(first + part, inputs);
+          kernel.pack(x.view().data + first, x.view().stride, rows, end - first, (end < inputs ? end : depth) - first,
+                      packed.data() + first * padded * kernel.element);
+        }
+        return packed;
+      };
+      const std::vector<std::byte> packed = in_parts(inputs);
+      CHECK(
+          std::all_of(packed.begin() + static_cast<std::ptrdiff_t>(bytes), packed.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
+      std::size_t wrong = 0;
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < depth; ++i) {
+          const float number = i < inputs ? x(r, i) : 0.0f, found = kernel.packed_number(packed.data(), padded, r, i);
+          wrong += found != (kernel.element == 2 ? lazyprune::float_of_bf16(lazyprune::bf16_of_float(number)) : number);
+        }
+      CHECK(wrong == 0);
+      for (const std::size_t part : {unit, 2 * unit}) CHECK(in_parts(part) == packed);
+    }
+}
 
 inline void check_products(const lazyprune::kernels::product_kernel& kernel) {
   const auto number = [](std::size_t i) { return static_cast<float>(static_cast<int>(i * 2654435761u % 15) - 7); };
@@ -216,6 +250,7 @@ void check_gate(const Gate& gate, const Exponent& exponent, double roundings_of_
 }
 
 inline void check_kernel(const lazyprune::kernels::product_kernel& kernel) {
+  SUBCASE("packing") { check_packing(kernel); }
   SUBCASE("products") { check_products(kernel); }
   SUBCASE("a row among other rows") { check_company(kernel); }
   SUBCASE("weights that are widened first") { check_widening(kernel); }

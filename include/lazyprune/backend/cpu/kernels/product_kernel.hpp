@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include <lazyprune/backend/tensor_backend.hpp>
 
@@ -19,6 +20,7 @@ namespace kernels {
 inline constexpr std::size_t panel_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
 inline constexpr std::size_t line_bytes = 64;        // a line of a panel has one input (f32) or two inputs (bf16) of each output
+inline constexpr std::size_t pack_inputs = 32;       // packed inputs can be written this many at a time
 inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; a constant, so that rows are at fixed distances
 
 /// Returns the offset in a panel, in bytes, of the weight of this input for this output. With output 0 and the first input of a line, this
@@ -55,8 +57,12 @@ struct product_kernel {
   void (*leave)();
 
   /// Packs x (rows <= strip, inputs) into (depth, padded rows), in the order in which `multiply` reads them. The rows of x are `stride`
-  /// floats apart. Zeros pad the inputs to `depth`. May write up to a cache line past the end.
+  /// floats apart. Zeros pad the inputs to `depth`. Inputs from a multiple of pack_inputs on are packed right after the inputs before them,
+  /// so threads may pack different inputs of a strip.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
+
+  /// Returns a number that `pack` wrote, of a strip whose rows are padded to `padded`.
+  float (*packed_number)(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input);
 
   /// sums (rows, 32) = a packed strip times `depth` inputs of both panels, or sums += this product (tile_mode). `mode` is passed by
   /// reference, because its value does not fit into the registers for arguments, and small tiles need many calls.
@@ -84,6 +90,13 @@ struct product_kernel {
 
   constexpr std::size_t padded(std::size_t rows) const { return (rows + granule - 1) / granule * granule; }
 };
+
+/// `packed_number` of kernels that pack floats in the order (depth, rows).
+inline float packed_float(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input) {
+  float number;
+  std::memcpy(&number, packed + (input * padded + row) * sizeof number, sizeof number);
+  return number;
+}
 
 /// `enter` and `leave` of kernels that have nothing to prepare.
 inline void nothing() {}

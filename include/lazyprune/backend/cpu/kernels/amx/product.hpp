@@ -43,6 +43,13 @@ LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t r
       _mm512_storeu_si512(packed, avx512_bf16::load_rounded(x + (r < rows ? r : rows - 1) * stride + k, k < inputs ? inputs - k : 0));
 }
 
+inline float packed_number(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input) {
+  std::uint16_t bits;
+  const std::size_t place = (input / register_inputs * padded + row) * register_inputs + input % register_inputs;
+  std::memcpy(&bits, packed + place * sizeof bits, sizeof bits);
+  return float_of_bf16(bits);
+}
+
 LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
                                    std::size_t depth, float* sums, const tile_mode& mode) {
   constexpr std::size_t row_bytes = tile_outputs * sizeof(float), ahead = 4 * register_bytes;
@@ -99,6 +106,7 @@ inline constexpr product_kernel bf16 = [] {
   k.enter = enter;
   k.leave = leave;
   k.pack = pack;
+  k.packed_number = packed_number;
   k.multiply = multiply;
   return k;
 }();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>
@@ -17,7 +18,8 @@ namespace avx2 {
 inline constexpr std::size_t strip = 6;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The packed order is (depth, rows). Each store writes 8 lanes. The next store overwrites the lanes that are not rows.
+/// The packed order is (depth, rows). Each store writes all 8 lanes, and the next store overwrites the lanes that are not rows. After the
+/// last of these lines other memory may follow, so they are stored in a room first.
 LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                 std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -27,8 +29,13 @@ LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t 
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < 8; ++r) block[r] = _mm256_loadu_ps(x + (r < rows ? r : 0) * stride + k);
     vec::transpose(block);
+    const bool last = k + 16 > inputs;
+    float room[8 * 8];
+    float* at = last ? room : to;
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i, to += rows) _mm256_storeu_ps(to, block[i]);
+    for (std::size_t i = 0; i < 8; ++i, at += rows) _mm256_storeu_ps(at, block[i]);
+    if (last) std::memcpy(to, room, 8 * rows * sizeof(float));
+    to += 8 * rows;
   }
   for (; k < depth; ++k)
     for (std::size_t r = 0; r < rows; ++r) *to++ = k < inputs ? x[r * stride + k] : 0.0f;
@@ -154,6 +161,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .enter = nothing,
                                     .leave = nothing,
                                     .pack = pack,
+                                    .packed_number = packed_float,
                                     .multiply = multiply<float>,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
@@ -23,7 +24,17 @@ namespace avx512 {
 inline constexpr std::size_t strip = 12;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The packed order is (depth, rows). Each store writes 16 lanes. The next store overwrites the lanes that are not rows.
+/// Stores the first `lines` vectors, `rows` lanes of each, one right after the other. Each store writes all 16 lanes, and the next store
+/// overwrites the lanes that are not rows. If fewer than 16 lines of the strip follow (`last`), other memory may follow, so the lines are
+/// stored in a room first.
+LAZYPRUNE_AVX512_INLINE void store_lanes(const __m512 (&block)[16], std::size_t lines, std::size_t rows, bool last, float* to) {
+  float room[16 * 16];
+  float* at = last ? room : to;
+  for (std::size_t i = 0; i < lines; ++i, at += rows) _mm512_storeu_ps(at, block[i]);
+  if (last) std::memcpy(to, room, lines * rows * sizeof(float));
+}
+
+/// The packed order is (depth, rows).
 LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                   std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -33,7 +44,9 @@ LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < 16; ++r) block[r] = vec::load_some(x + (r < rows ? r : 0) * stride + k, left);
     vec::transpose(block);
-    for (std::size_t i = 0; i < 16 && k + i < depth; ++i, to += rows) _mm512_storeu_ps(to, block[i]);
+    const std::size_t lines = depth - k < 16 ? depth - k : 16;
+    store_lanes(block, lines, rows, depth - k < 32, to);
+    to += lines * rows;
   }
 }
 
@@ -160,6 +173,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .enter = nothing,
                                     .leave = nothing,
                                     .pack = pack,
+                                    .packed_number = packed_float,
                                     .multiply = multiply<float>,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,

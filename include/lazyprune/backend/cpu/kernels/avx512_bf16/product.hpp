@@ -22,7 +22,7 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t le
   return (__m512i)_mm512_cvtne2ps_pbh(avx512::vec::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::vec::load_some(x, left));
 }
 
-/// The packed order is (depth / 2, rows, 2). Each store writes 16 lanes. The next store overwrites the lanes that are not rows.
+/// The packed order is (depth / 2, rows, 2).
 LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                        std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -32,9 +32,15 @@ LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_castsi512_ps(load_rounded(x + (r < rows ? r : 0) * stride + k, left));
     avx512::vec::transpose(block);
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < 16; ++i, to += rows) _mm512_storeu_ps(to, block[i]);
+    avx512::store_lanes(block, 16, rows, k + 32 >= depth, to);
+    to += 16 * rows;
   }
+}
+
+inline float packed_number(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input) {
+  std::uint16_t bits;
+  std::memcpy(&bits, packed + ((input / 2 * padded + row) * 2 + input % 2) * sizeof bits, sizeof bits);
+  return float_of_bf16(bits);
 }
 
 template <int Rows>
@@ -76,6 +82,7 @@ inline constexpr product_kernel bf16 = [] {
   product_kernel k = avx512::bf16;
   k.element = 2;
   k.pack = pack;
+  k.packed_number = packed_number;
   k.multiply = multiply;
   k.widen = nullptr;
   k.multiply_wide = nullptr;
