@@ -232,7 +232,10 @@ class measuring {
     if (!prunes()) return;
     bench_row& row = result_.rows.emplace_back(row_of(test, tokens, prefill, result_.policy, pruned));
     row.speedup = dense_seconds / row.seconds;
-    if (prefill) row.predicted = prefill_cost(costs_of(dense), dense) / prefill_cost(costs_of(dense), pruned);
+    if (!prefill) return;
+    const auto predicted = [&](const cost_model& costs) { return prefill_cost(costs, dense) / prefill_cost(costs, pruned); };
+    row.predicted = predicted(costs_of(dense, measured_costs));
+    row.predicted_with_memory = predicted(costs_of(dense, measured_costs_with_memory));
   }
 
   bench_row row_of(const std::string& test, std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
@@ -249,6 +252,7 @@ class measuring {
                   .work = {},
                   .speedup = {},
                   .predicted = {},
+                  .predicted_with_memory = {},
                   .overhead = {},
                   .share_of_peak = {},
                   .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
@@ -264,18 +268,14 @@ class measuring {
 
   /// The cost of the prefills of all sequences.
   double prefill_cost(const cost_model& costs, const measured& m) const {
-    double sum = costs.scoring(m.last.scored_pairs);
-    for (const std::vector<std::size_t>& rows : m.last.prefill_rows) sum += costs.prefill(engine_->config(), rows);
-    return sum;
+    return costs.scoring(m.last.scored_pairs) + costs.prefill(engine_->config(), m.last.prefill_rows);
   }
 
-  /// The cost of one operation in linear layers, in attention and in the product for the logits, as measured in the dense runs. The seconds
-  /// are those of the whole batch, but the operations are counted for one sequence. All three costs are therefore too large by the same
-  /// factor, and only their ratios are used.
-  cost_model costs_of(const measured& dense) const {
+  /// Applies measured_costs or measured_costs_with_memory to the dense runs.
+  template <class Costs>
+  cost_model costs_of(const measured& dense, const Costs& costs) const {
     const timed_prefill typical = dense.typical();
-    return measured_costs(engine_->config(), dense.last.prefill_rows.front(), typical.seconds, typical.sections.attention,
-                          typical.sections.logits);
+    return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, typical.sections.logits);
   }
 
   /// The bytes that a step reads. It reads the weights once for all sequences.

@@ -24,6 +24,10 @@ std::string heading_of(const bench_table& bench) {
            peak.instruction + ' ' + three_digits(peak.arithmetic * 1e-9) + " GFLOP/s, reading memory " + three_digits(peak.reading * 1e-9) +
            " GB/s\n";
   if (in_batches(bench)) out += "rates and memory are over all sequences of a batch\n";
+  if (!bench.policy.empty())
+    out +=
+        "predicted: the speedup by computing alone; with memory: if layers of few rows wait for their weights\n"
+        "reached: the speedup, divided by the predicted one with memory\n";
   return out + "memory: the peak, without the weights\n\n";
 }
 
@@ -43,14 +47,15 @@ table table_of(const bench_table& bench) {
                       {"seconds"},
                       {"speedup"},
                       {"predicted_speedup"},
+                      {"predicted_with_memory"},
                       {"overhead_share"},
                       {"share_of_peak"},
                       {"peak_bytes"}},
           .rows = {}};
   for (const bench_row& row : bench.rows)
     t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), std::uint64_t{row.sequences}, row.test,
-                      row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.overhead),
-                      cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
+                      row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.predicted_with_memory),
+                      cell_of(row.overhead), cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
   return t;
 }
 
@@ -62,6 +67,7 @@ std::string to_markdown(const bench_table& bench) {
                                              {.head = "t/s", .least_width = 19},
                                              {.head = "speedup", .even_if_empty = true},
                                              {.head = "predicted", .even_if_empty = true},
+                                             {.head = "with memory", .even_if_empty = true},
                                              {.head = "reached", .even_if_empty = true},
                                              {.head = "overhead", .even_if_empty = true},
                                              {.head = "of peak", .even_if_empty = !bench.peaks.empty()},
@@ -70,7 +76,8 @@ std::string to_markdown(const bench_table& bench) {
   for (const bench_row& row : bench.rows)
     lines.push_back({std::to_string(row.threads), in_batches(bench) ? std::to_string(row.sequences) : "", row.test,
                      row.policy == "dense" ? "dense" : "pruned", fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2),
-                     times(row.speedup), times(row.predicted), row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "",
+                     times(row.speedup), times(row.predicted), times(row.predicted_with_memory),
+                     row.speedup && row.predicted_with_memory ? fixed(*row.speedup / *row.predicted_with_memory, 2) : "",
                      row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "", row.share_of_peak ? percent_text(*row.share_of_peak) : "",
                      bytes_text(row.peak_bytes - bench.weight_bytes)});
   return heading_of(bench) + markdown_table(columns, lines);

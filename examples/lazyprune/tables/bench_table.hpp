@@ -22,7 +22,9 @@ struct bench_row {
   std::string policy;               // "dense", or the pruning flags
   double rate, deviation, seconds;  // mean and standard deviation of the whole batch's tokens/s; median seconds of the test
   std::optional<double> work;       // of the whole test: floating-point operations of a prefill, or bytes that a decode test reads
-  std::optional<double> speedup, predicted, overhead, share_of_peak;
+  std::optional<double> speedup;
+  std::optional<double> predicted, predicted_with_memory;  // by measured_costs and by measured_costs_with_memory
+  std::optional<double> overhead, share_of_peak;
   std::size_t peak_bytes;  // peak memory, including the weights
 };
 
@@ -45,7 +47,7 @@ struct bench_table {
 };
 
 /// The table for JSON and CSV. Keys: model, isa, dtype, threads, sequences (in CSV only if a row has a value other than 1), test, policy,
-/// tokens_per_s, seconds, speedup, predicted_speedup, overhead_share, share_of_peak, peak_bytes.
+/// tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak, peak_bytes.
 table table_of(const bench_table& bench);
 
 /// The Markdown table for people.

@@ -39,10 +39,14 @@ TEST_CASE("every test has a dense row and a pruned row, with the documented keys
     CHECK(row["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone take more
     CHECK(row.contains("speedup") == pruned);
     CHECK(row.contains("predicted_speedup") == (pruned && prefill));
+    CHECK(row.contains("predicted_with_memory") == (pruned && prefill));
     CHECK(row.contains("overhead_share") == prefill);
     CHECK(row["sequences"] == 1);
-    CHECK(row.size() == std::size_t{10} + pruned + (pruned && prefill) + prefill);
-    if (pruned && prefill) CHECK(row["predicted_speedup"].get<double>() > 1.0);
+    CHECK(row.size() == std::size_t{10} + pruned + (pruned && prefill ? 2 : 0) + prefill);
+    if (!pruned || !prefill) continue;
+    CHECK(row["predicted_speedup"].get<double>() > 1.0);
+    CHECK(row["predicted_with_memory"].get<double>() > 1.0);
+    CHECK(row["predicted_with_memory"].get<double>() <= row["predicted_speedup"].get<double>() * (1 + 1e-9));
   }
   CHECK(tests == std::vector<std::string>{"1 pp32", "1 pp32", "1 pp64", "1 pp64", "1 tg3", "1 tg3", "2 pp32", "2 pp32", "2 pp64", "2 pp64",
                                           "2 tg3", "2 tg3"});
@@ -70,6 +74,7 @@ TEST_CASE("--sequences: the rates of a batch are over all of its sequences") {
     if (i >= 4) CHECK(row["peak_bytes"].get<std::uint64_t>() > rows[i - 4]["peak_bytes"].get<std::uint64_t>());
   }
   CHECK(rows[5]["predicted_speedup"].get<double>() > 1.0);
+  CHECK(rows[5]["predicted_with_memory"].get<double>() > 1.0);
 
   const std::vector<std::string> two{"bench", "-P", "8", "-n", "1", "-r", "1", "-t", "1", "--sequences", "2", "-o"};
   const auto as = [&](const char* format) {
@@ -107,7 +112,7 @@ TEST_CASE("--peak: prefills and decode steps have shares of the machine's peaks"
   CHECK(table.out.find(" GFLOP/s, reading memory ") != std::string::npos);
   CHECK(table.out.find("| of peak |") != std::string::npos);
   std::istringstream lines(table.out.substr(table.out.find("\n|") + 1));
-  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 121);  // 120 columns; the ± in a row has two bytes
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 131);  // 130 columns; the ± in a row has two bytes
 
   CHECK(complaint(lazyprune_program({"bench", "--backend", "reference", "--peak"})) ==
         complaint_at("--peak", {"cpu", "cuda", ", found reference"}));
@@ -118,12 +123,14 @@ TEST_CASE("the result as a table and as CSV") {
   CHECK(table.code == 0);
   CHECK(table.out.find("| threads |") != std::string::npos);
   CHECK(table.out.find("of peak") == std::string::npos);
+  CHECK(table.out.find("| predicted | with memory | reached |") != std::string::npos);
   CHECK(table.out.find("|   pp16 | pruned |") != std::string::npos);
   CHECK(table.out.find(" \xc2\xb1 ") != std::string::npos);
 
   const program_result csv = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1", "-o", "csv"});
   CHECK(csv.code == 0);
-  CHECK(csv.out.starts_with(
-      "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,share_of_peak,peak_bytes\n"));
+  CHECK(
+      csv.out.starts_with("model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,predicted_with_memory,"
+                          "overhead_share,share_of_peak,peak_bytes\n"));
   CHECK(std::ranges::count(csv.out, '\n') == 5);
 }

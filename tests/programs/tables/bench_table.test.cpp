@@ -29,6 +29,7 @@ bench_table some() {
                         .work = {},
                         .speedup = {},
                         .predicted = {},
+                        .predicted_with_memory = {},
                         .overhead = 0.001,
                         .share_of_peak = {},
                         .peak_bytes = 4096});
@@ -36,22 +37,33 @@ bench_table some() {
   bench.rows.back().policy = "--stages 1:0.5";
   bench.rows.back().speedup = 1.5;
   bench.rows.back().predicted = 2;
+  bench.rows.back().predicted_with_memory = 1.6;
   return bench;
 }
 
 }  // namespace
 
 TEST_CASE("Markdown") {
-  CHECK(to_markdown(some()) ==
-        "model m, bf16, 2.00 KiB, cpu (avx2)\n"
-        "pruned: --stages 1:0.5\n"
-        "tg8 follows the prompt of 64 tokens\n"
-        "memory: the peak, without the weights\n"
-        "\n"
-        "| threads |   test | policy |                 t/s | speedup | predicted | reached | overhead |    memory |\n"
-        "| ------: | -----: | :----- | ------------------: | ------: | --------: | ------: | -------: | --------: |\n"
-        "|       1 |   pp64 | dense  |       640.00 \xc2\xb1 1.50 |         |           |         |   0.10 % |  2.00 KiB |\n"
-        "|       1 |   pp64 | pruned |       640.00 \xc2\xb1 1.50 |   1.50x |     2.00x |    0.75 |   0.10 % |  2.00 KiB |\n");
+  CHECK(
+      to_markdown(some()) ==
+      "model m, bf16, 2.00 KiB, cpu (avx2)\n"
+      "pruned: --stages 1:0.5\n"
+      "tg8 follows the prompt of 64 tokens\n"
+      "predicted: the speedup by computing alone; with memory: if layers of few rows wait for their weights\n"
+      "reached: the speedup, divided by the predicted one with memory\n"
+      "memory: the peak, without the weights\n"
+      "\n"
+      "| threads |   test | policy |                 t/s | speedup | predicted | with memory | reached | overhead |    memory |\n"
+      "| ------: | -----: | :----- | ------------------: | ------: | --------: | ----------: | ------: | -------: | --------: |\n"
+      "|       1 |   pp64 | dense  |       640.00 \xc2\xb1 1.50 |         |           |             |         |   0.10 % |  2.00 KiB |\n"
+      "|       1 |   pp64 | pruned |       640.00 \xc2\xb1 1.50 |   1.50x |     2.00x |       1.60x |    0.94 |   0.10 % |  2.00 KiB |\n");
+}
+
+TEST_CASE("if nothing is pruned, no line explains predictions") {
+  bench_table bench = some();
+  bench.policy.clear();
+  bench.rows.pop_back();
+  CHECK(to_markdown(bench).find("reached:") == std::string::npos);
 }
 
 TEST_CASE("a measured peak has a line, and the shares of the peak have a column") {
@@ -71,14 +83,15 @@ TEST_CASE("batches have a column for the number of sequences; single sequences h
   CHECK(to_json(table_of(bench)).find("\"sequences\": 16") != std::string::npos);
   CHECK(to_csv(table_of(bench)).starts_with("model,isa,dtype,threads,sequences,test,"));
   const std::string text = to_markdown(bench);
-  CHECK(text.find("rates and memory are over all sequences of a batch\nmemory: ") != std::string::npos);
+  CHECK(text.find("rates and memory are over all sequences of a batch\npredicted: ") != std::string::npos);
   CHECK(text.find("| threads | sequences |   test |") != std::string::npos);
   CHECK(text.find("|       1 |        16 |   pp64 | pruned |") != std::string::npos);
 }
 
 TEST_CASE("JSON and CSV leave out values without a meaning") {
   CHECK(to_csv(table_of(some())) ==
-        "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,share_of_peak,peak_bytes\n"
-        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"dense\",640.0,0.1,,,0.001,,4096\n"
-        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"--stages 1:0.5\",640.0,0.1,1.5,2.0,0.001,,4096\n");
+        "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,predicted_with_memory,overhead_share,"
+        "share_of_peak,peak_bytes\n"
+        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"dense\",640.0,0.1,,,,0.001,,4096\n"
+        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"--stages 1:0.5\",640.0,0.1,1.5,2.0,1.6,0.001,,4096\n");
 }
