@@ -13,8 +13,8 @@
 # layers. Rounded down, it prunes after 6, 13 and 19 of 22 layers, and after 9, 19 and 28 of 32. `2.3x` prunes after the same layers, but keeps
 # fewer tokens (the paper reports 2.34x for multi-document QA). Each stage keeps 0.355 of the tokens for 2,048 tokens of TinyLlama-1.1B's shape,
 # and 0.35 for 3,376 tokens of Llama-2-7B's shape. Bisection found these shares: with them the cost model predicts a speedup of 2.3, if an
-# operation of attention costs as much as an operation of the linear layers. Longer prompts gain more, shorter prompts less. The column
-# `predicted` has the prediction of the cost model for each prompt, with measured costs.
+# operation of attention costs as much as an operation of the linear layers. Longer prompts gain more, shorter prompts less. The columns
+# `predicted` and `with memory` have the predictions of the cost model for each prompt, with measured costs.
 set -eu
 
 tinyllama_drawn=6:0.7,13:0.7,19:0.7

@@ -72,6 +72,14 @@ struct measured {
 
   /// The prefill from whose sections the shares of time are computed.
   timed_prefill typical() const { return waited ? *waited : timed_prefill{prefill.seconds[prefill.middle()], sections[prefill.middle()]}; }
+
+  /// The median seconds of the head's product. It takes milliseconds, so other work on the machine easily disturbs one of them.
+  double head_seconds() const {
+    if (waited) return waited->sections.logits;
+    samples head;
+    for (const step_seconds& s : sections) head.seconds.push_back(s.logits);
+    return head.seconds[head.middle()];
+  }
 };
 
 model_config shape_of(const std::string& name) try { return shape_named(name); } catch (const error& fault) {
@@ -275,7 +283,7 @@ class measuring {
   template <class Costs>
   cost_model costs_of(const measured& dense, const Costs& costs) const {
     const timed_prefill typical = dense.typical();
-    return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, typical.sections.logits);
+    return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, dense.head_seconds());
   }
 
   /// The bytes that a step reads. It reads the weights once for all sequences.

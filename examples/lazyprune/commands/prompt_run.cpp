@@ -61,8 +61,8 @@ std::optional<answer_seconds> guess_of_dense(const model_config& config, const g
                                              const warm_up& dense_start) {
   const statistics& cost = run.cost;
   if (run.tokens.empty() || cost.rows >= cost.dense_rows) return std::nullopt;
-  const cost_model costs = measured_costs_with_memory(config, std::span(&cost.prefill_rows, 1), run.prefill_seconds, run.sections.attention,
-                                                      run.sections.logits);
+  const cost_model costs =
+      measured_costs(config, std::span(&cost.prefill_rows, 1), run.prefill_seconds, run.sections.attention, run.sections.logits);
   answer_seconds dense{.first_token = costs.prefill(config, cost.prefill_dense_rows), .last_token = 0};
   dense.last_token = dense.first_token;
   // The warm-up measured a step after few tokens. Later steps attend to more keys: the cost model adds the time for them.
