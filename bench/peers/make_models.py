@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: MIT
 """Writes a model of random weights in several formats with the same numbers, to compare engines.
 
-  make_models.py DIRECTORY [-s SHAPE] [-f FORMAT,...]
+  make_models.py DIRECTORY [-s SHAPE] [--layers N] [-f FORMAT,...]
 
-  DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf       for llama.cpp; on request also -F16.gguf, -Q4_0.gguf
+  DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf, ...  for llama.cpp and ik_llama.cpp
   DIRECTORY/SHAPE-hf-f32/, -hf-bf16/                     for Hugging Face and lazyprune: config.json, model.safetensors
 
+With --layers, the shape has only N layers, and SHAPE in the names is followed by -lN.
+
 Weights have a normal distribution with a mean of 0 and a standard deviation of 0.02; the weights of norms have 1 and 0.05. PCG64 draws each
-tensor from a seed and its name, so every file can be made again on any machine. Needs numpy and gguf (pip install numpy gguf).
+tensor from a seed and its name, so every file can be made again on any machine. Needs numpy and gguf (pip install numpy gguf). llama.cpp
+makes Q4_K_M and Q6_K from the BF16 file, so these formats also need that file and llama-cpp-python.
 """
 import argparse
 import contextlib
@@ -16,7 +19,7 @@ import json
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gguf
 import numpy as np
@@ -200,31 +203,51 @@ class HuggingFaceDirectory:
         self.file.close()
 
 
-COMPARED = ["F32", "BF16", "Q8_0", "hf-f32", "hf-bf16"]
-FORMATS = {kind: HuggingFaceDirectory if kind.startswith("hf-") else GgufFile for kind in [*COMPARED, "F16", "Q4_0"]}
+COMPARED = ["F32", "BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q6_K", "hf-f32", "hf-bf16"]
+QUANTIZED_BY_LLAMA_CPP = ["Q4_K_M", "Q6_K"]
+FORMATS = {kind: HuggingFaceDirectory if kind.startswith("hf-") else GgufFile for kind in [*COMPARED, "F16"] if kind not in QUANTIZED_BY_LLAMA_CPP}
+
+
+def quantize(source, path, kind):
+    import llama_cpp
+
+    if not os.path.exists(source):
+        raise SystemExit(f"{path} is made from {source}, which does not exist: add BF16 to --formats")
+    options = llama_cpp.llama_model_quantize_default_params()
+    options.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
+    if llama_cpp.llama_model_quantize(source.encode(), path.encode(), options) != 0:
+        raise SystemExit(f"{source}: llama.cpp cannot quantize it to {kind}")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Writes a model of random weights in several formats, the same numbers in each.")
     parser.add_argument("directory")
     parser.add_argument("-s", "--shape", choices=SHAPES, default="tinyllama-1.1b")
-    usual = ",".join(COMPARED)
-    parser.add_argument("-f", "--formats", default=usual, help="some of " + ",".join(FORMATS) + " (default: " + usual + ")")
+    parser.add_argument("--layers", type=int, help="number of layers (default: the shape's)")
+    usual, known = ",".join(COMPARED), [*FORMATS, *QUANTIZED_BY_LLAMA_CPP]
+    parser.add_argument("-f", "--formats", default=usual, help="some of " + ",".join(known) + " (default: " + usual + ")")
     options = parser.parse_args()
     kinds = options.formats.split(",")
-    if unknown := [kind for kind in kinds if kind not in FORMATS]:
-        parser.error(f"--formats: expected some of {', '.join(FORMATS)}, found {unknown[0]}")
+    if unknown := [kind for kind in kinds if kind not in known]:
+        parser.error(f"--formats: expected some of {', '.join(known)}, found {unknown[0]}")
 
-    shape = SHAPES[options.shape]
+    shape, name = SHAPES[options.shape], options.shape
+    if options.layers:
+        shape, name = replace(shape, layers=options.layers), f"{name}-l{options.layers}"
     os.makedirs(options.directory, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(contextlib.closing(FORMATS[k](options.directory, options.shape, shape, k))) for k in kinds]
+        files = [stack.enter_context(contextlib.closing(FORMATS[k](options.directory, name, shape, k))) for k in kinds if k in FORMATS]
         for tensor in tensors_of(shape):
             values = values_of(tensor)
             for file in files:
                 file.write(tensor, values)
-    for file in files:
-        print("wrote", file.path)
+    paths = [file.path for file in files]
+    for kind in QUANTIZED_BY_LLAMA_CPP:
+        if kind in kinds:
+            paths.append(os.path.join(options.directory, f"{name}-{kind}.gguf"))
+            quantize(os.path.join(options.directory, f"{name}-BF16.gguf"), paths[-1], kind)
+    for path in paths:
+        print("wrote", path)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures llama.cpp's CPU build on a GGUF file, as `lazyprune bench` measures ours, or prints the logits that it computes.
-
-  peer_llama_cpp.py MODEL.gguf [-P 512,2048] [-n 32] [-t 1] [-r 1]   a JSON list of {"test", "threads", "tokens_per_s", "seconds"}
-  peer_llama_cpp.py MODEL.gguf --logits 1,5,9                        a JSON list: the logits after the last of these tokens
-
-Every prompt runs once to warm up and then -r times, each time from an empty KV cache. After the last run, -n tokens are generated. Needs
-llama-cpp-python (pip install llama-cpp-python).
-"""
-import argparse
+"""llama.cpp's CPU build (pip install llama-cpp-python, which compiles it; install.py gives the build its flags)."""
 import ctypes
-import json
 import time
 
 import llama_cpp
-
-
-def numbers(text):
-    return [int(number) for number in text.split(",")]
+import peer
 
 
 @llama_cpp.llama_log_callback
@@ -69,48 +57,31 @@ class Context:
         llama_cpp.llama_free(self.context)
 
 
-def seconds_of(work):
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+class LlamaCpp(peer.Peer):
+    name = "llama.cpp"
+    types = ("BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q6_K", "F32")
 
+    @staticmethod
+    def version():
+        return f"llama-cpp-python {llama_cpp.__version__}"
 
-def measure(model, prompt, generate, threads, repetitions):
-    context = Context(model, prompt + generate, threads)
-    ids = [259 + i * 7919 % (model.vocabulary - 259) for i in range(prompt)]  # any ids: the work does not depend on them
+    def __init__(self, request):
+        self.model = Model(request.gguf)  # a name for it, because the context only points at it
+        self.context = Context(self.model, request.tokens, request.threads)
 
-    def prefill():
-        context.clear()
-        return seconds_of(lambda: context.decode(ids))
+    def times(self, ids, count):
+        self.context.clear()
+        start = time.perf_counter()
+        self.context.decode(ids)
+        read = time.perf_counter()
+        for _ in range(count):
+            self.context.decode(ids[:1])
+        return read - start, (time.perf_counter() - read) / max(count, 1)
 
-    prefill()
-    seconds = sum(prefill() for _ in range(repetitions)) / repetitions
-    yield {"test": f"pp{prompt}", "threads": threads, "tokens_per_s": prompt / seconds, "seconds": seconds}
-    if generate > 0:
-        seconds = seconds_of(lambda: [context.decode(ids[:1]) for _ in range(generate)])
-        yield {"test": f"tg{generate}", "threads": threads, "tokens_per_s": generate / seconds, "seconds": seconds}
-    context.close()
-
-
-def main():
-    parser = argparse.ArgumentParser(description="Measures llama.cpp's CPU build on a GGUF file.")
-    parser.add_argument("model")
-    parser.add_argument("-P", "--prompts", type=numbers, default=[512, 2048], help="lengths of the prompts (default: 512,2048)")
-    parser.add_argument("-n", "--generate", type=int, default=0, help="tokens to generate after each prompt (default: none)")
-    parser.add_argument("-t", "--threads", type=int, default=1)
-    parser.add_argument("-r", "--repetitions", type=int, default=1)
-    parser.add_argument("--logits", type=numbers, metavar="ID,...", help="print the logits after these tokens, and measure nothing")
-    options = parser.parse_args()
-
-    model = Model(options.model)
-    if options.logits:
-        print(json.dumps(Context(model, len(options.logits), options.threads).logits(options.logits)))
-        return
-    results = []
-    for prompt in options.prompts:
-        results += measure(model, prompt, options.generate, options.threads, options.repetitions)
-    print(json.dumps(results, indent=1))
+    def logits(self, ids):
+        self.context.clear()
+        return self.context.logits(ids)
 
 
 if __name__ == "__main__":
-    main()
+    peer.main(LlamaCpp)

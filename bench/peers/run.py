@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares lazyprune with llama.cpp on the same random weights: first whether both compute the same model, then how fast.
+"""Compares lazyprune with other engines on the same random weights: first whether they compute the same model, then how fast.
 
-  make_models.py DIRECTORY
-  run.py DIRECTORY [--program build/examples/lazyprune] [-P 512,2048,4096] [-n 32] [-t 1,2] [--types BF16,Q8_0,F32] [--rounds 3]
-         [--stages 6:0.7,13:0.7,19:0.7 --stages ...] [-o FILE.json]
+  install.py VENVS && VENVS/llama_cpp/bin/python make_models.py DIRECTORY
+  run.py DIRECTORY [--program build/examples/lazyprune] [--venvs peers] [--python NAME=PATH ...] [--peers llama_cpp,pytorch,...]
+         [-P 512,2048,4096,8192] [-n 32] [-t 1,2] [--types best|BF16,Q8_0,...] [--rounds 3] [--stages 6:0.7,13:0.7,19:0.7 --stages ...|none]
+         [-o FILE.json]
 
-Every round runs each engine once. Each round starts with another engine, so that slow minutes of the machine affect all of them. A cell is
-the median of its rounds. A ratio is a rate divided by the rate of llama.cpp's fastest type. Needs numpy and llama-cpp-python, which pip compiles for
-the machine.
+The peers are the files peer_NAME.py. A peer runs with the Python of --python, else with VENVS/NAME/bin/python, else with the one that runs this
+script. A peer that cannot be had, or that fails later, is a line that says why, and the others go on.
+
+By default each peer reads the first prompt once with each of its types, and its fastest type is then measured. Every round runs each engine once.
+Each round starts with another engine, so that slow minutes of the machine affect all of them. A cell is the median of its rounds. A ratio is a rate
+divided by that of the fastest peer. All engines run on the same processors, as many as they have threads. Needs nothing but Python.
 """
 import argparse
-import importlib.util
 import json
+import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,104 +26,225 @@ import tempfile
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PEER = os.path.join(HERE, "peer_llama_cpp.py")
-OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # each weight type that both engines have, and how the name of our model's folder ends
+PEERS = ["llama_cpp", "ik_llama_cpp", "pytorch", "openvino", "vllm"]
+OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # our types of weights, and how the name of the model's folder ends
 
 # Two schedules for 22 layers. The first is drawn in the paper. The second prunes at the same layers. The cost model predicts a speedup of
 # 2.3x for it at 2,048 tokens.
 STAGES = ["6:0.7,13:0.7,19:0.7", "6:0.355,13:0.355,19:0.355"]
 
-# Bounds for how far apart the logits of both engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places.
-# With bf16 weights, both round activations to bf16. llama.cpp also rounds keys and values to f16. Rounding makes a difference of a few
-# hundredths at most. The easiest mistake in writing the same weights as GGUF and as safetensors is a wrong order of the rows in the key
+# Bounds for how far apart the logits of two engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places.
+# With bf16 weights, all round activations to bf16, and some also round keys, values or sums. Rounding makes a difference of a few
+# hundredths at most. The easiest mistake in writing the same weights in several formats is a wrong order of the rows in the key
 # heads. It makes a difference of 0.1.
 SAME_MODEL = {"BF16": 0.05, "F32": 0.01}
+PROMPTS_OF_CHECK = [[1], [1] + list(range(300, 315)), [7919 * i % 4096 for i in range(64)]]
+
+FLAGS = ["avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16"]  # of the processor, worth a line above the table
+PATIENCE = 3600  # seconds that a process may take
+
+
+class Failed(Exception):
+    """Why an engine cannot be measured, in one line."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    prompt: int
+    prompts: list[int]
     threads: int
     generate: int
+    warm_up: int
 
 
-def output_of(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+@dataclass(frozen=True)
+class Sample:
+    engine: str
+    weights: str
+    prompt: int
+    prefill: float  # seconds until the token after the prompt is known
+    step: float | None  # seconds of each token after it, if any were generated
+
+
+def processors(count):
+    return sorted(os.sched_getaffinity(0))[:count]
+
+
+def output_of(command, threads, given=""):
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    pin = lambda: os.sched_setaffinity(0, processors(threads))  # noqa: E731
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, encoding="utf-8", errors="replace", check=False,
+                              env=environment, preexec_fn=pin, timeout=PATIENCE)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"took longer than {PATIENCE} s") from error
+    except OSError as error:
+        raise Failed(str(error)) from error
+    if done.returncode < 0:
+        raise Failed(f"ended by {signal.Signals(-done.returncode).name}")
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr.strip()}")
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Failed(" ".join(said[-1].split())[:200])
     return done.stdout
 
 
 class Peer:
-    def __init__(self, directory, shape, kind):
-        self.name, self.path = f"llama.cpp {kind}", os.path.join(directory, f"{shape}-{kind}.gguf")
+    def __init__(self, file, python):
+        self.command = [python, os.path.join(HERE, f"peer_{file}.py")]
+        about = json.loads(output_of([*self.command, "--about"], 1))
+        self.name, self.version, self.types = about["name"], about["version"], about["types"]
+
+
+class PeerWithType:
+    def __init__(self, peer, options, kind):
+        self.peer, self.kind, self.label = peer, kind, f"{peer.name} {kind}"
+        self.command = [*peer.command, options.directory, options.shape, kind]
 
     def measure(self, setting):
-        """Yields (column, test, tokens per second)."""
-        command = [sys.executable, PEER, self.path, "-P", str(setting.prompt), "-n", str(setting.generate), "-t", str(setting.threads)]
-        for row in json.loads(output_of(command)):
-            yield self.name, row["test"], row["tokens_per_s"]
+        command = [*self.command, "-P", ",".join(map(str, setting.prompts)), "-n", str(setting.generate), "-t", str(setting.threads)]
+        for row in json.loads(output_of([*command, "--warm-up", str(setting.warm_up)], setting.threads)):
+            yield Sample(self.peer.name, self.kind, row["prompt"], row["prefill_s"], row["step_s"])
 
-    def logits(self, ids):
-        return json.loads(output_of([sys.executable, PEER, self.path, "--logits", ",".join(map(str, ids))]))
+    def logits(self, prompts):
+        return json.loads(output_of([*self.command, "--logits"], 1, json.dumps(prompts)))
 
 
 class Ours:
-    def __init__(self, program, directory, shape, kind, stages):
-        self.kind, self.stages, self.program = kind, stages, program
-        self.path = os.path.join(directory, f"{shape}-{OURS[kind]}")
+    def __init__(self, options, kind):
+        self.kind, self.label, self.program, self.stages = kind, f"lazyprune {kind}", options.program, options.stages
+        self.path = os.path.join(options.directory, f"{options.shape}-{OURS[kind]}")
+        if not os.path.exists(self.path):
+            raise SystemExit(f"{self.path} does not exist: make_models.py writes it")
 
     def measure(self, setting):
-        command = [self.program, "bench", "-m", self.path, "-P", str(setting.prompt), "-n", str(setting.generate)]
-        command += ["-t", str(setting.threads), "-r", "1", "-o", "json", "--policy", "lazyllm", "--stages", self.stages]
-        for row in json.loads(output_of(command)):
-            yield f"lazyprune {self.kind} {'dense' if row['policy'] == 'dense' else self.stages}", row["test"], row["tokens_per_s"]
+        """With stages, the dense model runs beside each of them, so it has more samples."""
+        for prompt in setting.prompts:
+            command = [self.program, "bench", "-m", self.path, "-P", str(prompt), "-n", str(setting.generate), "-t", str(setting.threads)]
+            command += ["-r", "1", "-o", "json"] + ([] if prompt <= setting.warm_up else ["--no-warmup"])
+            for stages in self.stages or [None]:
+                policy = ["--policy", "lazyllm", "--stages", stages] if stages else ["--policy", "dense"]
+                found = {}
+                for row in json.loads(output_of(command + policy, setting.threads)):
+                    weights = self.kind if row["policy"] == "dense" else f"{self.kind}, {stages}"
+                    found.setdefault(weights, {})[row["test"][:2]] = row
+                for weights, rows in found.items():
+                    step = 1 / rows["tg"]["tokens_per_s"] if "tg" in rows else None
+                    yield Sample("lazyprune", weights, prompt, rows["pp"]["seconds"], step)
 
-    def logits(self, ids):
-        with tempfile.TemporaryDirectory() as directory:
-            trace = os.path.join(directory, "trace.jsonl")
-            command = [self.program, "run", "-m", self.path, "--ids", ",".join(map(str, ids)), "-n", "1", "--policy", "dense"]
-            output_of(command + ["--trace", trace, "--trace-logits"])
-            with open(trace, encoding="utf-8") as file:
-                return json.loads(file.readline())["logits"]
+    def logits(self, prompts):
+        found = []
+        for ids in prompts:
+            with tempfile.TemporaryDirectory() as directory:
+                trace = os.path.join(directory, "trace.jsonl")
+                command = [self.program, "run", "-m", self.path, "--ids", ",".join(map(str, ids)), "-n", "1", "--policy", "dense"]
+                output_of([*command, "--trace", trace, "--trace-logits"], 1)
+                with open(trace, encoding="utf-8") as file:
+                    found.append(json.loads(file.readline())["logits"])
+        return found
 
 
-def check_same_model(ours, peer, kind):
-    import numpy as np
-
+def check_same_model(ours, engine):
     differences, agreed = [], 0
-    prompts = [[1], [1] + list(range(300, 315)), [7919 * i % 4096 for i in range(64)]]
-    for ids in prompts:
-        a, b = np.array(ours.logits(ids)), np.array(peer.logits(ids))
-        if a.shape != b.shape:
-            raise SystemExit(f"{kind}: {a.size} logits here, {b.size} in llama.cpp: not the same model")
-        differences.append(float(np.sqrt(np.mean((a - b) ** 2) / np.mean(b**2))))
-        agreed += int(a.argmax() == b.argmax())
-    print(f"{kind}: same next token in {agreed} of {len(prompts)} prompts, logits apart by {max(differences):.1e} of their size")
-    if max(differences) > SAME_MODEL[kind]:
-        raise SystemExit(f"{kind}: the logits are more than {SAME_MODEL[kind]} of their size apart: not the same model")
+    theirs = engine.logits(PROMPTS_OF_CHECK)
+    for a, b in zip(ours, theirs):
+        if len(a) != len(b):
+            raise Failed(f"{len(a)} logits here, {len(b)} there: not the same model")
+        differences.append(math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)) / sum(y**2 for y in b)))
+        agreed += a.index(max(a)) == b.index(max(b))
+    if not max(differences) <= SAME_MODEL[engine.kind]:
+        raise Failed(f"logits apart by {max(differences):.1e} of their size, more than {SAME_MODEL[engine.kind]}: not the same model")
+    print(f"- {engine.label}: same next token in {agreed} of {len(theirs)} prompts, logits apart by {max(differences):.1e} of their size", flush=True)
 
 
-def median_rates(engines, setting, rounds):
-    """Returns {test: {column: tokens per second}}: medians over the rounds."""
-    rates = {}
+def found_peers(options):
+    for file in options.peers:
+        own = os.path.join(options.venvs, file, "bin", "python")
+        python = options.python.get(file) or (own if os.path.exists(own) else sys.executable)
+        try:
+            yield Peer(file, python)
+        except Failed as reason:
+            print(f"- {file} cannot be had: {reason}", flush=True)
+
+
+def checked_peers(peers, ours, options):
+    """Yields the peers whose logits are ours, for each type that both have and that may be measured."""
+    logits = {engine.kind: engine.logits(PROMPTS_OF_CHECK) for engine in ours}
+    for peer in peers:
+        print(f"- {peer.name}: {peer.version}", flush=True)
+        try:
+            for kind in logits:
+                if kind in peer.types:
+                    check_same_model(logits[kind], PeerWithType(peer, options, kind))
+            yield peer
+        except Failed as reason:
+            print(f"- {peer.name} {kind} is not measured: {reason}", flush=True)
+
+
+def chosen_types(peer, options):
+    """Returns the peer with each type asked for, or with the fastest at the first prompt."""
+    if options.types != ["best"]:
+        return [PeerWithType(peer, options, kind) for kind in peer.types if kind in options.types or options.types == ["all"]]
+    tried = {}
+    for kind in peer.types:
+        engine = PeerWithType(peer, options, kind)
+        try:
+            sample = next(engine.measure(Setting(options.prompts[:1], options.threads[0], 0, options.prompts[0])))
+            tried[engine] = sample.prompt / sample.prefill
+        except Failed as reason:
+            print(f"- {engine.label} is not measured: {reason}", flush=True)
+    rates = ", ".join(f"{engine.kind} {rate:.1f}" for engine, rate in sorted(tried.items(), key=lambda pair: -pair[1]))
+    if tried:
+        print(f"- {peer.name}: tokens/s at {options.prompts[0]:,} tokens by type: {rates}", flush=True)
+    return [max(tried, key=tried.get)] if tried else []
+
+
+def samples_of(engines, setting, rounds):
+    """Runs every engine once a round. An engine that fails is left out of the later rounds."""
+    samples, engines = [], list(engines)
     for turn in range(rounds):
-        order = engines[turn % len(engines) :] + engines[: turn % len(engines)]
-        for index, engine in enumerate(order):
-            where = f"{setting.prompt} tokens, {setting.threads} threads, round {turn + 1} of {rounds}, {index + 1} of {len(order)}"
-            print(f"\r{where} ", end="", file=sys.stderr, flush=True)
-            for column, test, rate in engine.measure(setting):
-                rates.setdefault(test, {}).setdefault(column, []).append(rate)
-    print(file=sys.stderr)
-    return {test: {column: statistics.median(values) for column, values in columns.items()} for test, columns in rates.items()}
+        start = turn % max(len(engines), 1)
+        for index, engine in enumerate(engines[start:] + engines[:start]):
+            print(f"\r{setting.threads} threads, round {turn + 1} of {rounds}, {index + 1} of {len(engines)}: {engine.label}\033[K", end="", file=sys.stderr, flush=True)
+            try:
+                samples += engine.measure(setting)
+            except Failed as reason:
+                print(f"\r- {engine.label} failed in round {turn + 1}: {reason}", flush=True)
+                engines = [other for other in engines if other is not engine]
+    print("\r\033[K", end="", file=sys.stderr)
+    return samples
 
 
-def print_rows(results):
-    for result in results:
-        best = max((rate for column, rate in result["tokens_per_s"].items() if column.startswith("llama.cpp")), default=None)
-        for column, rate in result["tokens_per_s"].items():
-            ratio = f"{rate / best:.2f}x" if best else ""
-            print(f"| {result['threads']} | {result['prompt']} | {result['test']} | {column} | {rate:.2f} | {ratio} |", flush=True)
+def medians(samples, value):
+    """Returns {(engine, weights): {prompt: the median of its values}}."""
+    values = {}
+    for sample in samples:
+        if value(sample) is not None:
+            values.setdefault((sample.engine, sample.weights), {}).setdefault(sample.prompt, []).append(value(sample))
+    return {row: {prompt: statistics.median(found) for prompt, found in prompts.items()} for row, prompts in values.items()}
+
+
+def print_table(samples, setting):
+    """Prefills of all prompts, and steps after the shortest and the longest. A cell has tokens a second and its ratio to the fastest peer's."""
+    prefill, step = medians(samples, lambda s: s.prompt / s.prefill), medians(samples, lambda s: s.step and 1 / s.step)
+    columns = [(f"{prompt:,}", prefill, prompt) for prompt in setting.prompts]
+    if step:
+        columns += [(f"decode after {prompt:,}", step, prompt) for prompt in sorted({min(setting.prompts), max(setting.prompts)})]
+    print(f"\n| {setting.threads} thread{'s' * (setting.threads > 1)} | weights | " + " | ".join(title for title, _, _ in columns) + " |")
+    print("|---|---|" + "---:|" * len(columns))
+    for row in sorted(prefill, key=lambda row: row[0] != "lazyprune"):
+        cells = []
+        for _, rates, prompt in columns:
+            best = max((found[prompt] for (engine, _), found in rates.items() if engine != "lazyprune" and prompt in found), default=None)
+            rate = rates.get(row, {}).get(prompt)
+            cells.append("" if rate is None else f"{rate:.1f}" + (f" ({rate / best:.2f}x)" if best else ""))
+        print(f"| {row[0]} | {row[1]} | " + " | ".join(cells) + " |", flush=True)
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        lines = dict(line.split(":", 1) for line in file.read().split("\n\n")[0].splitlines())
+    lines = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = lines.get("flags", "").split()
+    return f"{lines.get('model name', 'unknown processor')}, {' '.join(flag for flag in FLAGS if flag in flags)}"
 
 
 def numbers(text):
@@ -126,48 +252,45 @@ def numbers(text):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description="Compares lazyprune with llama.cpp on the same random weights.")
+    parser = argparse.ArgumentParser(description="Compares lazyprune with other engines on the same random weights.")
     parser.add_argument("directory", help="the folder that make_models.py wrote")
-    parser.add_argument("--shape", default="tinyllama-1.1b")
+    parser.add_argument("--shape", default="tinyllama-1.1b", help="how the names in the folder begin (default: tinyllama-1.1b)")
     parser.add_argument("--program", default="build/examples/lazyprune")
-    parser.add_argument("-P", "--prompts", type=numbers, default=[512, 2048, 4096])
+    parser.add_argument("--peers", default=",".join(PEERS), help="(default: " + ",".join(PEERS) + ")")
+    parser.add_argument("--venvs", default="peers", help="the folder that install.py wrote (default: peers)")
+    parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="the Python of a peer; may be given several times")
+    parser.add_argument("-P", "--prompts", type=numbers, default=[512, 2048, 4096, 8192])
     parser.add_argument("-n", "--generate", type=int, default=32, help="tokens after each prompt; 0: none (default: 32)")
     parser.add_argument("-t", "--threads", type=numbers, default=[1, 2])
-    parser.add_argument("--types", default="BF16,Q8_0,F32", help="types of llama.cpp's files; ours run in BF16 and F32 if listed")
+    parser.add_argument("--types", default="best", help="types of weights, `all`, or `best`: each peer's fastest (default: best); ours run in BF16, and in F32 if listed")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=512, help="tokens read before each timed prompt, at most (default: 512)")
     parser.add_argument("--stages", action="append",
-                        help="stages of a pruned column; may be given several times (default: " + " and ".join(STAGES) + ")")
-    parser.add_argument("-o", "--output", help="also write the results to this file, as JSON")
+                        help="stages of a pruned row; may be given several times; none: dense alone (default: " + " and ".join(STAGES) + ")")
+    parser.add_argument("-o", "--output", help="also write the samples to this file, as JSON")
     options = parser.parse_args()
-    options.types = options.types.split(",")
-    options.stages = options.stages or STAGES
+    options.peers, options.types = options.peers.split(","), options.types.split(",")
+    if unknown := [name for name in [*options.peers, *(text.split("=")[0] for text in options.python)] if name not in PEERS]:
+        parser.error(f"{unknown[0]} is not a peer: expected some of {', '.join(PEERS)}")
+    options.python = dict(text.split("=", 1) for text in options.python)
+    options.stages = [] if options.stages == ["none"] else options.stages or STAGES
+    if max(options.threads) > len(os.sched_getaffinity(0)):
+        parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} processors")
     return options
 
 
 def main():
     options = parse_arguments()
-    if importlib.util.find_spec("llama_cpp") is None or importlib.util.find_spec("numpy") is None:
-        raise SystemExit("numpy or llama-cpp-python is missing: pip install numpy llama-cpp-python (compiling it takes minutes)")
-    peers = {kind: Peer(options.directory, options.shape, kind) for kind in options.types}
-    ours = [
-        Ours(options.program, options.directory, options.shape, kind, stages)
-        for kind in options.types if kind in OURS for stages in options.stages
-    ]
-    for engine in [*peers.values(), *ours]:
-        if not os.path.exists(engine.path):
-            raise SystemExit(f"{engine.path} does not exist: make_models.py writes it")
-
-    for kind in OURS:
-        if kind in peers:
-            check_same_model(next(engine for engine in ours if engine.kind == kind), peers[kind], kind)
-    print("\n| threads | prompt | test | engine | tokens/s | over the best peer |\n| ---: | ---: | ---: | :--- | ---: | ---: |")
+    ours = [Ours(options, kind) for kind in OURS if kind == "BF16" or kind in options.types or options.types == ["all"]]
+    print(f"- machine: {machine()}\n- lazyprune: {output_of([options.program, '--version'], 1).strip()}", flush=True)
+    peers = list(checked_peers(list(found_peers(options)), ours, options))
+    engines = [engine for peer in peers for engine in chosen_types(peer, options)]
     results = []
     for threads in options.threads:
-        for prompt in options.prompts:
-            rates = median_rates([*peers.values(), *ours], Setting(prompt, threads, options.generate), options.rounds)
-            measured = [{"threads": threads, "prompt": prompt, "test": test, "tokens_per_s": rates[test]} for test in rates]
-            print_rows(measured)
-            results += measured
+        setting = Setting(options.prompts, threads, options.generate, options.warm_up)
+        samples = samples_of([*ours, *engines], setting, options.rounds)
+        print_table(samples, setting)
+        results += [{"threads": threads, **vars(sample)} for sample in samples]
     if options.output:
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
