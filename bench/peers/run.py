@@ -3,7 +3,7 @@
 """Compares lazyprune with other engines on the same random weights: first whether they compute the same model, then how fast.
 
   install.py VENVS && VENVS/llama_cpp/bin/python make_models.py DIRECTORY
-  run.py DIRECTORY [--program build/examples/lazyprune] [--venvs peers] [--python NAME=PATH ...] [--peers llama_cpp,pytorch,...]
+  run.py DIRECTORY [--program build/examples/lazyprune] [--venvs build/peers] [--python NAME=PATH ...] [--peers llama_cpp,pytorch,...]
          [-P 512,2048,4096,8192] [-n 32] [-t 1,2] [--types best|BF16,Q8_0,...] [--rounds 3] [--stages 6:0.7,13:0.7,19:0.7 --stages ...|none]
          [-o FILE.json]
 
@@ -207,6 +207,8 @@ def samples_of(engines, setting, rounds):
             try:
                 samples += engine.measure(setting)
             except Failed as reason:
+                if isinstance(engine, Ours):
+                    raise
                 print(f"\r- {engine.label} failed in round {turn + 1}: {reason}", flush=True)
                 engines = [other for other in engines if other is not engine]
     print("\r\033[K", end="", file=sys.stderr)
@@ -257,7 +259,7 @@ def parse_arguments():
     parser.add_argument("--shape", default="tinyllama-1.1b", help="how the names in the folder begin (default: tinyllama-1.1b)")
     parser.add_argument("--program", default="build/examples/lazyprune")
     parser.add_argument("--peers", default=",".join(PEERS), help="(default: " + ",".join(PEERS) + ")")
-    parser.add_argument("--venvs", default="peers", help="the folder that install.py wrote (default: peers)")
+    parser.add_argument("--venvs", default="build/peers", help="the folder that install.py wrote (default: build/peers)")
     parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="the Python of a peer; may be given several times")
     parser.add_argument("-P", "--prompts", type=numbers, default=[512, 2048, 4096, 8192])
     parser.add_argument("-n", "--generate", type=int, default=32, help="tokens after each prompt; 0: none (default: 32)")
@@ -273,14 +275,13 @@ def parse_arguments():
     if unknown := [name for name in [*options.peers, *(text.split("=")[0] for text in options.python)] if name not in PEERS]:
         parser.error(f"{unknown[0]} is not a peer: expected some of {', '.join(PEERS)}")
     options.python = dict(text.split("=", 1) for text in options.python)
-    options.stages = [] if options.stages == ["none"] else options.stages or STAGES
+    options.stages = [stages for stages in options.stages or STAGES if stages != "none"]
     if max(options.threads) > len(os.sched_getaffinity(0)):
         parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} processors")
     return options
 
 
-def main():
-    options = parse_arguments()
+def measure(options):
     ours = [Ours(options, kind) for kind in OURS if kind == "BF16" or kind in options.types or options.types == ["all"]]
     print(f"- machine: {machine()}\n- lazyprune: {output_of([options.program, '--version'], 1).strip()}", flush=True)
     peers = list(checked_peers(list(found_peers(options)), ours, options))
@@ -294,6 +295,14 @@ def main():
     if options.output:
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
+
+
+def main():
+    options = parse_arguments()
+    try:
+        measure(options)
+    except Failed as reason:
+        raise SystemExit(f"error: {reason}") from reason
 
 
 if __name__ == "__main__":
