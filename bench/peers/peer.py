@@ -7,7 +7,7 @@ process. So an engine can have its own Python, with packages that another one do
                                                                          a JSON list of {"prompt", "prefill_s", "step_s"}
   peer_NAME.py MODELS SHAPE TYPE --logits [-t 1] < PROMPTS.json          a JSON list: the logits after each prompt, a list of token ids
 
-MODELS is the folder that make_models.py wrote, and SHAPE begins the names in it. TYPE is one of the peer's types. Before each timed prompt,
+MODELS is the folder that make_models.py wrote. SHAPE begins the names in it. TYPE is one of the peer's types. Before each timed prompt,
 another one of at most --warm-up tokens is read. "prefill_s" is the time until the token after the prompt is known, from an empty KV cache. "step_s" is
 the mean time of each of -n more tokens. An engine that is not installed ends with Python's ModuleNotFoundError.
 """

@@ -65,9 +65,8 @@ class OpenVino(peer.Peer):
         model = openvino.Core().compile_model(os.path.join(self.folder, "openvino_model.xml"), "CPU", self.options)
         given = {"input_ids": [ids], "attention_mask": [[1] * len(ids)], "position_ids": [list(range(len(ids)))], "beam_idx": [0]}
         names = {name for port in model.inputs for name in port.names}
-        request = model.create_infer_request()
-        result = request.infer({name: np.array(value, dtype=np.int32 if name == "beam_idx" else np.int64) for name, value in given.items() if name in names})
-        logits = result[0][0, -1]
+        arrays = {name: np.array(given[name], dtype=np.int32 if name == "beam_idx" else np.int64) for name in given if name in names}
+        logits = model.create_infer_request().infer(arrays)[0][0, -1]
         chosen = self.generate(ids, 1).tokens[0][0]
         if logits[chosen] < logits.max() - 0.1 * logits.std():
             raise SystemExit(f"GenAI chooses token {chosen}, which is not the best by the logits of the same file")

@@ -203,7 +203,8 @@ def samples_of(engines, setting, rounds):
     for turn in range(rounds):
         start = turn % max(len(engines), 1)
         for index, engine in enumerate(engines[start:] + engines[:start]):
-            print(f"\r{setting.threads} threads, round {turn + 1} of {rounds}, {index + 1} of {len(engines)}: {engine.label}\033[K", end="", file=sys.stderr, flush=True)
+            where = f"{setting.threads} threads, round {turn + 1} of {rounds}, {index + 1} of {len(engines)}: {engine.label}"
+            print(f"\r{where}\033[K", end="", file=sys.stderr, flush=True)
             try:
                 samples += engine.measure(setting)
             except Failed as reason:
@@ -264,7 +265,8 @@ def parse_arguments():
     parser.add_argument("-P", "--prompts", type=numbers, default=[512, 2048, 4096, 8192])
     parser.add_argument("-n", "--generate", type=int, default=32, help="tokens after each prompt; 0: none (default: 32)")
     parser.add_argument("-t", "--threads", type=numbers, default=[1, 2])
-    parser.add_argument("--types", default="best", help="types of weights, `all`, or `best`: each peer's fastest (default: best); ours run in BF16, and in F32 if listed")
+    parser.add_argument("--types", default="best",
+                        help="types of weights, `all`, or `best`: each peer's fastest (default: best); ours run in BF16, and in F32 if listed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=512, help="tokens read before each timed prompt, at most (default: 512)")
     parser.add_argument("--stages", action="append",
