@@ -8,6 +8,9 @@
 
 #include <backend/samples.hpp>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
 #include <vector>
 
 using namespace lazyprune;
@@ -36,11 +39,10 @@ detail::processor processor_with(std::size_t l1, std::size_t l2) {
   return here;
 }
 
-/// Calls f(block) for all blocks, in the order of one thread.
+/// Calls f(block, next) for all blocks, in the order of one thread.
 template <class F>
 void for_blocks(const product_plan& plan, F f) {
-  for (std::size_t g = 0; g < plan.groups(); ++g)
-    for (product_block p = plan.first_block(g); p.first == plan.first_block(g).first; p = plan.after(p)) f(p);
+  for (std::size_t task = 0; task < plan.tasks(); ++task) plan.for_blocks(task, f);
 }
 
 /// A range of memory, and a mark for each of its cache lines.
@@ -84,7 +86,7 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
     const packed_matrix w = zeros(700, 2100, as);
     for (const isa path : every_isa)
       for (const std::size_t rows : {1u, 5u, 40u, 500u})
-        for (const int threads : {1, 3}) {
+        for (const int threads : {1, 3, 50}) {
           CAPTURE(name_of(as));
           CAPTURE(name_of(path));
           CAPTURE(rows);
@@ -94,17 +96,19 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
           const product_plan plan(x, all_strips(x), w, threads, processor_with(48 << 10, 2 << 20));
           CHECK(plan.prefetches() == (x.strips() > 1));
           const auto inside = [](const std::byte* at, const std::byte* data, std::size_t bytes) { return at >= data && at < data + bytes; };
-          std::vector<int> times(w.panels() / 2 * w.depth());
+          const std::size_t parts = (w.depth() + 31) / 32;  // blocks begin at multiples of 32 inputs
+          std::vector<int> times(w.panels() / 2 * parts * x.strips());
           std::size_t lines = 0, outside = 0;
-          for_blocks(plan, [&](const product_block& p) {
-            const block_prefetch prefetch(plan, p);
+          for_blocks(plan, [&](const product_block& p, const product_block& next) {
+            const block_prefetch prefetch(plan, p, next);
             for (std::size_t t = p.first; t < p.last; ++t) {
-              for (std::size_t k = p.k; k < p.k + p.count; ++k) ++times[t * w.depth() + k];
-              for (std::size_t s = 0; s < x.strips(); ++s)
+              for (std::size_t s = p.strips.first; s < p.strips.first + p.strips.count; ++s) {
+                for (std::size_t k = p.k; k < p.k + p.count; k += 32) ++times[(t * parts + k / 32) * x.strips() + s];
                 for_lines(kernel, plan, prefetch.of(s, t - p.first), p.count, [&](const std::byte* line) {
                   ++lines;
                   outside += !inside(line, x.strip_data(0), x.strips() * x.strip_bytes()) && !inside(line, w.panel(0), w.bytes());
                 });
+              }
             }
           });
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
@@ -139,7 +143,7 @@ TEST_CASE("nothing is prefetched if L2 has no room for it") {
     const packed_rows x = rows_for(w, kernels::kernels_of(path).product(dtype::f32), 40);
     const product_plan plan(x, all_strips(x), w, 1, processor_with(32 << 10, 128 << 10));
     CHECK_FALSE(plan.prefetches());
-    for_blocks(plan, [&](const product_block& p) { CHECK(block_prefetch(plan, p).of(0, 0).step == 0); });
+    for_blocks(plan, [&](const product_block& p, const product_block& next) { CHECK(block_prefetch(plan, p, next).of(0, 0).step == 0); });
   }
 }
 
@@ -157,12 +161,12 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
           const packed_rows x = rows_for(w, kernel, strips * kernel.strip);
           const product_plan plan(x, all_strips(x), w, threads, processor_with(48 << 10, 2 << 20));
           REQUIRE(x.strips() == strips);
-          for_blocks(plan, [&](const product_block& p) {
-            const product_block next = plan.after(p);
-            if (next.last <= next.first) return;  // this is the last block
-            const block_prefetch prefetch(plan, p);
+          for_blocks(plan, [&](const product_block& p, const product_block& next) {
+            if (next.last <= next.first || p.strips.count < 2) return;  // the last block, or one with too few strips to share the work
+            const block_prefetch prefetch(plan, p, next);
             marked_lines weights(w.panel(0), w.bytes()), rows(x.strip_data(0), strips * x.strip_bytes());
-            for (std::size_t s = 0; s < strips; ++s)
+            const std::size_t end = p.strips.first + p.strips.count;
+            for (std::size_t s = p.strips.first; s < end; ++s)
               for (std::size_t i = 0; i < p.last - p.first; ++i)
                 for_lines(kernel, plan, prefetch.of(s, i), p.count, [&](const std::byte* line) {
                   weights.mark(line);
@@ -171,14 +175,73 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
             double found = 0;
             for (std::size_t panel = 2 * next.first; panel < 2 * next.last; ++panel)
               found += weights.share(w.panel(panel, next.k), next.count / kernel.line_inputs * kernels::line_bytes);
-            // A tile prefetches one line for each of its inputs. If the next block has more inputs, only a part of its lines is prefetched.
+            // A tile prefetches one line for each of its inputs. If the next block has more inputs, only a part of its lines is
+            // prefetched.
             const double most = std::min(1.0, static_cast<double>(p.count) / static_cast<double>(next.count));
             CHECK(found >= 0.95 * most * static_cast<double>(2 * (next.last - next.first)));
-            if (strips < 8 || plan.group() == 1) return;
-            for (std::size_t s = 1; s < strips; ++s)
+            if (p.strips.count < 8 || plan.group() == 1) return;
+            for (std::size_t s = p.strips.first + 1; s < end; ++s)
               CHECK(rows.share(x.strip_data(s, p.k), static_cast<std::size_t>(x.strip_data(s, p.k + p.count) - x.strip_data(s, p.k))) >=
                     0.95);
           });
         }
+  }
+}
+
+namespace {
+
+/// Returns the largest share of a thread over the mean, if all threads take tasks as a team does, and the time of a task is the number of
+/// its strips times tiles.
+double largest_share(const product_plan& plan, std::size_t threads) {
+  detail::task_ranges ranges;
+  ranges.set(plan.tasks(), threads);
+  std::vector<std::pair<std::size_t, std::size_t>> busy;  // (time, thread), the earliest last
+  for (std::size_t thread = threads; thread-- > 0;) busy.emplace_back(0, thread);
+  std::size_t all = 0, most = 0;
+  while (!busy.empty()) {
+    const auto [time, thread] = busy.back();
+    busy.pop_back();
+    const std::size_t task = ranges.take(thread);
+    if (task == detail::task_ranges::none) continue;
+    std::size_t work = 0;
+    plan.for_blocks(task, [&](const product_block& p, const product_block&) {
+      if (p.k == 0) work += (p.last - p.first) * p.strips.count;
+    });
+    all += work;
+    most = std::max(most, time + work);
+    const std::pair next(time + work, thread);
+    busy.insert(std::upper_bound(busy.begin(), busy.end(), next, std::greater()), next);
+  }
+  return static_cast<double>(most * threads) / static_cast<double>(all);
+}
+
+}  // namespace
+
+TEST_CASE("threads get nearly equal shares of a product, for 1 to 128 threads") {
+  struct shape {
+    std::size_t outputs, inputs;
+    bool gated;
+  };
+  // The products of TinyLlama-1.1B, Llama-2-7B and Llama-3-8B. The number of inputs does not change the shares.
+  const shape shapes[] = {{256, 64, false},   {1024, 64, false},    {2048, 64, false},     {4096, 64, false},
+                          {32000, 64, false}, {2 * 5632, 64, true}, {2 * 11008, 64, true}, {2 * 14336, 64, true}};
+  for (const auto& [outputs, inputs, gated] : shapes) {
+    const stored half(std::vector<float>(gated ? outputs / 2 * inputs : 0), gated ? outputs / 2 : 0, inputs, dtype::f32);
+    const packed_matrix w = gated ? packed_matrix(half, half, dtype::bf16, 1) : zeros(outputs, inputs, dtype::bf16);
+    for (const isa path : every_isa)
+      for (const std::size_t rows : {1u, 24u, 200u, 512u}) {
+        const packed_rows x = rows_for(w, kernels::kernels_of(path).bf16, rows);
+        for (std::size_t threads = 1; threads <= 128; ++threads) {
+          const product_plan plan(x, all_strips(x), w, static_cast<int>(threads), processor_with(48 << 10, 2 << 20));
+          CAPTURE(outputs);
+          CAPTURE(name_of(path));
+          CAPTURE(rows);
+          CAPTURE(threads);
+          // A piece that is not cut further is a strip of the fewest tiles.
+          const std::size_t pieces = w.panels() / 2 / (gated ? 2 : 1) * x.strips();
+          const double of_one = static_cast<double>((pieces + threads - 1) / threads * threads) / static_cast<double>(pieces);
+          CHECK(largest_share(plan, threads) <= std::max(1.05, of_one) + 1e-9);
+        }
+      }
   }
 }

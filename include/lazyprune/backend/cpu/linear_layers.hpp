@@ -82,20 +82,21 @@ class linear_layers {
     // A multiplication takes about 1/64 ns. With fewer than four rows, reading the weights takes as long as the products of four rows.
     const std::size_t rows = std::max<std::size_t>(4, plan.strips().count * plan.rows().strip());
     const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * rows;
-    detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
+    detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.tasks(), [&](std::size_t task, std::size_t thread) {
+      const thread_floats room{sums + thread * sum_floats, wide + thread * wide_floats, gated + thread * gated_floats};
       kernel.enter();
-      product_block block = plan.first_block(group);
-      for (const std::size_t first = block.first; block.first == first; block = plan.after(block))
-        multiply_block(plan, block, {sums + thread * sum_floats, wide + thread * wide_floats, gated + thread * gated_floats}, end);
+      plan.for_blocks(task, [&](const product_block& block, const product_block& next) {
+        multiply_block(plan, block, block_prefetch(plan, block, next), room, end);
+      });
       kernel.leave();
     });
   }
 
-  static void multiply_block(const product_plan& plan, const product_block& block, const thread_floats& room, const ending& end) {
+  static void multiply_block(const product_plan& plan, const product_block& block, const block_prefetch& prefetch,
+                             const thread_floats& room, const ending& end) {
     const packed_rows& x = plan.rows();
     const packed_matrix& w = plan.weight();
     const kernels::product_kernel& kernel = x.kernel();
-    const block_prefetch prefetch(plan, block);
     const bool complete = block.k + block.count == w.depth();
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
     const auto wide = [&](std::size_t p) { return room.wide + (p - 2 * block.first) * plan.panel_floats(); };
@@ -104,7 +105,7 @@ class linear_layers {
 
     const std::size_t width = w.gated() ? kernels::panel_outputs : kernels::tile_outputs;  // outputs of a tile
     const std::size_t first_output = std::min(block.first * width, end.outputs), last_output = std::min(block.last * width, end.outputs);
-    const auto [first_strip, strips] = plan.strips();
+    const auto [first_strip, strips] = block.strips;
     for (std::size_t s = first_strip; s < first_strip + strips; ++s) {
       // The results for all outputs of the block.
       const rows_view<float> results = end.packed

@@ -12,19 +12,22 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A group of neighbouring tiles of the weight, and a range of their inputs. Every strip of rows is multiplied by this block before the
-/// next block begins.
-struct product_block {
-  std::size_t first, last;  // the tiles first to last - 1
-  std::size_t k, count;     // the inputs k to k + count - 1
-};
-
 /// The strips `first` to `first + count - 1` of packed rows.
 struct strip_range {
   std::size_t first, count;
 };
 
-/// Cuts outputs into tiles, and inputs into ranges. The cuts change the order of the work, but not the results.
+/// A group of neighbouring tiles of the weight, a range of their inputs, and the strips that are multiplied by them.
+struct product_block {
+  std::size_t first, last;  // the tiles first to last - 1
+  std::size_t k, count;     // the inputs k to k + count - 1
+  strip_range strips;
+};
+
+/// Cuts outputs into tiles, inputs into ranges, and the whole into tasks. The cuts change the order of the work, but not the results.
+///
+/// A task is one group of tiles, with all strips, if the threads then get nearly equal shares. Otherwise the pairs of a group and a strip
+/// stand in one row, group after group, and tasks are pieces of this row with equal work. So a piece may begin and end within a group.
 class product_plan {
  public:
   product_plan(const packed_rows& x, strip_range strips, const packed_matrix& w, int threads,
@@ -33,44 +36,74 @@ class product_plan {
         w_(w),
         strips_(strips),
         tiles_(w.panels() / 2),
-        group_(strips.count == 1 ? least_group() : group_size(threads)),
+        group_(strips.count == 1 ? least_group() : group_size(static_cast<std::size_t>(threads))),
         depth_(strips.count == 1 ? w.depth() : cut_depth(here)),
         widens_(x.kernel().widen && strips.count >= widening_strips) {
-    if (strips.count == 1) return;
-    const auto fits = [&] {  // whether the weights of this block and the next fit into L2, with a quarter of L2 left for sums and rows
-      const std::size_t weights = depth_ * panel_input_bytes(), wide = panel_floats() * sizeof(float);
-      return 2 * group_ * (weights + (widens_ ? wide : weights)) <= here.l2 * 3 / 4;
-    };
-    // With few rows, products wait for weights. A smaller group that can prefetch the next block is faster than a larger one that cannot.
-    while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
-    prefetches_ = fits();
+    if (strips.count > 1) {
+      const auto fits = [&] {  // whether the weights of this block and the next fit into L2, with a quarter of L2 left for sums and rows
+        const std::size_t weights = depth_ * panel_input_bytes(), wide = panel_floats() * sizeof(float);
+        return 2 * group_ * (weights + (widens_ ? wide : weights)) <= here.l2 * 3 / 4;
+      };
+      // With few rows, products wait for weights. A smaller group that can prefetch the next block is faster than a larger one that cannot.
+      while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
+      prefetches_ = fits();
+    }
+    tasks_ = groups();
+    const std::size_t equal = (groups() + static_cast<std::size_t>(threads) - 1) / static_cast<std::size_t>(threads) *
+                              static_cast<std::size_t>(threads);  // groups, if each thread had as many as the one with most of them
+    whole_groups_ = strips.count == 1 || equal * finest_shares <= groups() * (finest_shares + 1);
+    if (!whole_groups_) tasks_ = equal;
   }
 
   const packed_rows& rows() const { return x_; }
   const packed_matrix& weight() const { return w_; }
   strip_range strips() const { return strips_; }
-  std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }  // the threads share them
-  std::size_t group() const { return group_; }                           // tiles in a group
-  bool cut() const { return depth_ < w_.depth(); }                       // whether a tile's sums come from several blocks
-  bool widens() const { return widens_; }                                // whether a block's weights are widened before the product
+  std::size_t tasks() const { return tasks_; }
+  std::size_t group() const { return group_; }      // tiles in a group
+  bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
+  bool widens() const { return widens_; }           // whether a block's weights are widened before the product
   bool prefetches() const { return prefetches_; }
 
   std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a panel, for each input
   std::size_t tile_floats() const { return kernel().padded(x_.strip()) * kernels::tile_outputs; }
   std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // floats of a block's panel, widened
 
-  product_block first_block(std::size_t group) const { return block_of(group, 0); }
-
-  /// Returns the block of the group's next inputs. After the group's last inputs, returns the first block of the next group.
-  product_block after(const product_block& p) const {
-    return p.k + p.count < w_.depth() ? block_of(p.first / group_, p.k + p.count) : block_of(p.first / group_ + 1, 0);
+  /// Calls work(block, next) for each block of a task, in order. `next` is the block that a thread computes after this one if it takes the
+  /// next task. After the last group, `next` has no tiles.
+  template <class Work>
+  void for_blocks(std::size_t task, const Work& work) const {
+    const place end = begin_of(task + 1);
+    for (place at = begin_of(task); at.group < end.group || (at.group == end.group && at.strip < end.strip); at = {at.group + 1, 0}) {
+      const std::size_t last = at.group < end.group ? strips_.count : end.strip;
+      const strip_range strips{strips_.first + at.strip, last - at.strip};
+      for (std::size_t k = 0; k < w_.depth(); k += depth_)
+        work(block_of(at.group, k, strips), k + depth_ < w_.depth() ? block_of(at.group, k + depth_, strips)  //
+                                                                    : block_of(at.group + 1, 0, strips_));
+    }
   }
 
  private:
   static constexpr std::size_t widening_strips = 4;  // with this many strips or more, weights are widened once for all strips
+  static constexpr std::size_t finest_shares = 20;   // the largest share of a thread is at most 1/20 larger than the mean
 
-  product_block block_of(std::size_t group, std::size_t k) const {
-    return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
+  /// Where a task begins: at a strip of a group, counted from the first strip of the plan.
+  struct place {
+    std::size_t group, strip;
+  };
+
+  std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }
+
+  place begin_of(std::size_t task) const {
+    if (whole_groups_ || task == tasks_) return {task == tasks_ ? groups() : task, 0};
+    // The work is counted in strips of a tile. All groups but the last one have the same number of tiles.
+    const std::size_t work = tiles_ * strips_.count * task / tasks_, group = work / (group_ * strips_.count);
+    const std::size_t tiles = std::min(group_, tiles_ - group * group_);
+    const std::size_t strip = (work - group * group_ * strips_.count + tiles / 2) / tiles;
+    return strip < strips_.count ? place{group, strip} : place{group + 1, 0};
+  }
+
+  product_block block_of(std::size_t group, std::size_t k, strip_range strips) const {
+    return {std::min(tiles_, group * group_), std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k), strips};
   }
 
   const kernels::product_kernel& kernel() const { return x_.kernel(); }
@@ -78,11 +111,13 @@ class product_plan {
   /// The outputs of a gated product are packed. Packing takes 32 of them, which are two tiles.
   std::size_t least_group() const { return w_.gated() ? 2 : 1; }
 
-  /// Returns the number of tiles in a group. The number is small, so that every thread has several groups. It is 1 or even, because
+  /// Returns the number of tiles in a group. The larger a group, the more tiles use a strip while it is in a cache. With several threads,
+  /// a strip of a group is at most a twentieth of a thread's share, because tasks are cut between strips. The number is 1 or even, because
   /// block_prefetch makes pairs of an even and an odd tile.
-  std::size_t group_size(int threads) const {
-    const std::size_t fair = std::clamp(tiles_ / (8 * static_cast<std::size_t>(threads)), least_group(), kernel().group);
-    return fair == 1 ? 1 : fair / 2 * 2;
+  std::size_t group_size(std::size_t threads) const {
+    const std::size_t fair = threads == 1 ? tiles_ + 1 : tiles_ * strips_.count / (finest_shares * threads);
+    const std::size_t size = std::clamp(std::min(fair, tiles_ + 1), least_group(), kernel().group);
+    return size == 1 ? 1 : size / 2 * 2;
   }
 
   /// Returns the number of inputs in a block. The number is so small that a strip stays in L1 or the group's weights stay in L2, as
@@ -103,6 +138,8 @@ class product_plan {
   std::size_t depth_;  // inputs of a block
   bool widens_;
   bool prefetches_ = false;  // whether L2 has room for the next block beside this one
+  bool whole_groups_;        // whether a task is a group
+  std::size_t tasks_;
 };
 
 /// Says which memory to prefetch while a block is computed. The product of a strip and tile i of this block prefetches a share of the
@@ -111,11 +148,11 @@ class product_plan {
 /// and i.
 class block_prefetch {
  public:
-  block_prefetch(const product_plan& plan, const product_block& block)
-      : plan_(plan), block_(block), next_(plan.after(block)), pairs_(plan.strips().count >= many_strips && plan.group() > 1) {
+  block_prefetch(const product_plan& plan, const product_block& block, const product_block& next)
+      : plan_(plan), block_(block), next_(next), pairs_(block.strips.count >= many_strips && plan.group() > 1) {
     const auto rounded_up = [](std::size_t bytes, std::size_t blocks) { return blocks == 0 ? 0 : (bytes + blocks - 1) / blocks; };
     row_step_ = rounded_up(plan.rows().input_bytes(), plan.group() >> pairs_);
-    shares_ = plan.strips().count >> (1 + pairs_);
+    shares_ = block.strips.count >> (1 + pairs_);
     const std::size_t bytes = next_.count * plan.panel_input_bytes();
     share_bytes_ = shares_ == 0 ? 0 : bytes / shares_;
     weight_step_ = rounded_up(bytes, shares_ * block.count);
@@ -123,12 +160,12 @@ class block_prefetch {
 
   /// Returns the prefetch for the product of a strip and tile i of the block.
   kernels::prefetch_run of(std::size_t strip, std::size_t i) const {
-    const auto [first, count] = plan_.strips();
+    const auto [first, count] = block_.strips;
     const kernels::prefetch_run nothing = kernels::no_prefetch(plan_.rows().strip_data(strip, block_.k));
     if (!plan_.prefetches()) return nothing;
     if (pairs_ && i % 2 == 0) {
       const std::byte* from =
-          strip + 1 < first + count ? plan_.rows().strip_data(strip + 1, block_.k) : plan_.rows().strip_data(first, next_.k);
+          strip + 1 < first + count ? plan_.rows().strip_data(strip + 1, block_.k) : plan_.rows().strip_data(next_.strips.first, next_.k);
       return {from + i / 2 * row_step_ * block_.count, row_step_};
     }
     const std::size_t place = strip - first, share = place >> (1 + pairs_), panel = place & (pairs_ ? 3u : 1u);
