@@ -9,6 +9,7 @@ minutes. The others take 5 GB each, because PyTorch comes with its libraries for
 """
 import argparse
 import os
+import shutil
 import shlex
 import subprocess
 import sys
@@ -60,7 +61,8 @@ def ik_llama_cpp(venv):
     compile the source package, because it lacks a file that only llama-quantize needs."""
     venv.pip("--only-binary", "ik-llama-cpp-python", "ik-llama-cpp-python")
     source, build = os.path.join(venv.folder, "source"), os.path.join(venv.folder, "native")
-    os.makedirs(source, exist_ok=True)
+    shutil.rmtree(source, ignore_errors=True)  # another version may lie there
+    os.makedirs(source)
     venv.call([venv.python, "-m", "pip", "download", "--no-deps", "--no-binary", "ik-llama-cpp-python", "-d", source, "ik-llama-cpp-python"])
     [archive] = Path(source).glob("*.tar.gz")
     venv.call(["tar", "xzf", str(archive), "-C", source, "--strip-components=1"])

@@ -243,7 +243,8 @@ void operands() {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const dtype next : {dtype::f32, dtype::bf16})
       for (const std::size_t rows : {0u, 1u, 2u, 13u, 70u, 531u})
-        for (const auto& [inputs, width] : {std::pair{64u, 96u}, {33u, 17u}, {70u, 130u}}) {
+        for (const auto& size : {std::pair{64u, 96u}, {33u, 17u}, {70u, 130u}}) {
+          const std::size_t inputs = size.first, width = size.second;
           CAPTURE(name_of(type));
           CAPTURE(name_of(next));
           CAPTURE(rows);

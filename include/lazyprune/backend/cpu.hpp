@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The CPU backend. It chooses its kernels when it is constructed, and runs them on OpenMP's threads. Every operation is cut into pieces
-// that do not depend on the number of threads. One thread does a whole piece, so results have the same bits for any number of threads.
+// The CPU backend. It chooses its kernels when it is constructed, and runs them on OpenMP's threads. The number of
+// threads may change how an operation is cut into pieces, but not the order of the additions in a result. So results have the same bits for
+// any number of threads.
 #pragma once
 
 #include <lazyprune/backend/cpu/attention.hpp>

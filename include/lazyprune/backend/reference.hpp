@@ -105,7 +105,8 @@ class reference : public host_backend<T> {
     const std::size_t ffn = w.outputs() / 2;
     for (std::size_t r = 0; r < x.rows(); ++r)
       for (std::size_t n = 0; n < ffn; ++n) {
-        const T *row = x.view().row(r), gate = product(row, w, bias, n);
+        const T* row = x.view().row(r);
+        const T gate = product(row, w, bias, n);
         out.view().row(r)[n] = (activation == gate_activation::silu ? silu(gate) : gelu_tanh(gate)) * product(row, w, bias, ffn + n);
       }
   }

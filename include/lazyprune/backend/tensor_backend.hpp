@@ -41,7 +41,7 @@
 //   put(kv, slots, k, v)                         writes the rows (finite numbers) to the slots         k, v (rows, kv_heads * head_dim)
 //                                                (ascending); creates missing slots
 //   attend(q, kv, what, operand, first, probe)   attention, see attention_rows; writes the rows from  q (rows, heads * head_dim)
-//                                                `first` on of a prepared operand
+//                                                `first` on of a prepared operand, each row once
 //   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]] for i = 0, 1...   indices
 //                                                in this order; rows may move within one buffer
 //   keep_rows(x, rows, store, slots)             store[slots[i]] = x[rows[i]], not rounded; creates    indices

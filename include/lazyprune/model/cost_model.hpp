@@ -21,7 +21,7 @@ struct cost_model {
   double linear = 1.0;       // in the linear layers
   double attention = 1.0;    // in the attention
   double single = 1.0;       // in a linear layer over one row, which reads the whole weight matrix for that row
-  std::size_t few_rows = 1;  // a linear layer over at most so many rows costs as much as over one row
+  std::size_t few_rows = 1;  // a linear layer over at most this many rows costs as much as over one row
 
   /// The cost of one layer over `rows` tokens. Only the last `outputs` rows are computed in full; the others get keys and values only. A
   /// row attends to itself and to the rows before it. With itself, these are at most `window` rows.

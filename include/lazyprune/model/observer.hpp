@@ -36,7 +36,8 @@ struct layer_end {
   std::size_t kv_bytes;           // keys and values of the whole sequence
   std::size_t stored_bytes;       // stored rows (Aux Cache)
   std::size_t waiting_bytes = 0;  // waiting rows, whose chunk ended before the last layer
-  std::size_t scored_pairs = 0;   // probabilities of a query and a key that the scorer reads, counted for each head or probe
+  std::size_t scored_pairs =
+      0;  // probabilities that the backend computed for the scorer, of a query and an active token, counted for each head or probe
 };
 
 /// Base class of observers. An observer is told of a sequence's steps while they run, alone or in a batch. Functions that are not

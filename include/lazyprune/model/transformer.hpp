@@ -549,7 +549,7 @@ class transformer {
   /// The number of rows in the probabilities.
   std::size_t shown_rows(const batch_item& p) const { return p.probes.empty() ? p.queries * shown_heads(p) : p.probes.size(); }
 
-  /// The number of probabilities of a query and a key that the backend computes for the scorer, for each head or probe.
+  /// See layer_end::scored_pairs.
   std::size_t scored_pairs(const batch_item& p) const {
     return (p.probes.empty() ? config_.n_heads : p.probes.size()) * p.queries * p.plan.active.size();
   }

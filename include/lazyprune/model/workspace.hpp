@@ -59,7 +59,7 @@ class workspace {
     if (c.window_rope && !c.windows.empty()) reach(rope_kind::windowed, positions);
   }
 
-  /// Reserves all of the backend's memory that steps of these sizes need. Such steps then allocate nothing on a device. Keys, values,
+  /// Reserves the memory that steps of these sizes need. Such steps then allocate nothing on a device. Keys, values,
   /// stored and waiting rows belong to the sequences: see sequence::reserve. Throws `error` (no_room) for 0 tokens or more tokens than the
   /// model has positions.
   void reserve(const step_sizes& most) {

@@ -45,7 +45,7 @@ void on_every_kernel(const Check& check) {
 
 }  // namespace
 
-TEST_CASE("rows are divided evenly among strips, in order") {
+TEST_CASE("strips have equal numbers of rows, in order, and the last one has the rest") {
   for (const isa path : every_isa)
     for (const dtype as : {dtype::f32, dtype::bf16}) {
       const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);

@@ -225,7 +225,9 @@ TEST_CASE("threads get nearly equal shares of a product, for 1 to 128 threads") 
   // The products of TinyLlama-1.1B, Llama-2-7B and Llama-3-8B. The number of inputs does not change the shares.
   const shape shapes[] = {{256, 64, false},   {1024, 64, false},    {2048, 64, false},     {4096, 64, false},
                           {32000, 64, false}, {2 * 5632, 64, true}, {2 * 11008, 64, true}, {2 * 14336, 64, true}};
-  for (const auto& [outputs, inputs, gated] : shapes) {
+  for (const shape& s : shapes) {
+    const std::size_t outputs = s.outputs, inputs = s.inputs;
+    const bool gated = s.gated;
     const stored half(std::vector<float>(gated ? outputs / 2 * inputs : 0), gated ? outputs / 2 : 0, inputs, dtype::f32);
     const packed_matrix w = gated ? packed_matrix(half, half, dtype::bf16, 1) : zeros(outputs, inputs, dtype::bf16);
     for (const isa path : every_isa)

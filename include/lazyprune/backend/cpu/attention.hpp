@@ -328,9 +328,9 @@ class attention_layer {
     float* local = local_.take(threads * layout.local_floats());
     const std::size_t numbers = q.rows * q.columns;  // of q, and also of out; each takes a multiplication for each active token
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
-    const auto write = [&](std::size_t task, float* of) {
+    const auto write = [&](std::size_t task, float* states_of_task) {
       const query_rows done = layout.task(task);
-      call.write_rows(done, of, segments, plain);
+      call.write_rows(done, states_of_task, segments, plain);
       out.wrote(first_row + done.first, done.count, layout.group() * what.shape.head_dim);
     };
     detail::for_growing_tasks(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {

@@ -41,7 +41,7 @@ class linear_layers {
   }
 
  private:
-  static constexpr std::size_t most_rows = 512;  // rows that share one pass over the weights, at most
+  static constexpr std::size_t most_rows = 512;  // about the most rows that share one pass over the weights
 
   /// What is done with complete sums.
   struct ending {

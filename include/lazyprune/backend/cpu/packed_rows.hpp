@@ -13,9 +13,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows (rows, columns) for products with weights of one type. They are cut into strips of nearly equal size, and a product_kernel has
-/// packed each strip: all rows of the strip for the first inputs, then all rows for the next ones. Threads may write different strips, or
-/// different inputs of one strip, at the same time. Memory grows to the most rows seen and is then reused.
+/// Rows (rows, columns) for products with weights of one type. They are cut into strips. All strips have the same number of rows, but the
+/// last one may have fewer. A product_kernel has packed each strip: all rows of the strip for the first inputs, then all rows for the next
+/// ones. Threads may write different strips, or different inputs of one strip, at the same time. Memory grows to the most rows seen and is
+/// then reused.
 class packed_rows {
  public:
   explicit packed_rows(std::size_t columns) : columns_(columns) {}
@@ -76,14 +77,15 @@ class packed_rows {
     return {plain_, rows_, columns_, columns_};
   }
 
-  /// Notes that `numbers` numbers of each of the rows `first` to `first + count - 1` of `plain` are written.
-  void wrote(std::size_t first, std::size_t count, std::size_t numbers) {
+  /// Call this after writing `columns_written` columns of the rows `first` to `first + count - 1` of `plain`.
+  void wrote(std::size_t first, std::size_t count, std::size_t columns_written) {
     for (std::size_t s = first / strip_; s * strip_ < first + count; ++s) {
       const std::size_t begin = std::max(first, s * strip_), end = std::min(first + count, s * strip_ + rows_of(s));
-      const std::size_t written = (end - begin) * numbers;
+      const std::size_t written = (end - begin) * columns_written;
       // The thread that writes a strip's last numbers reads what the others have written.
-      if (std::atomic_ref(missing_[s]).fetch_sub(written, std::memory_order_acq_rel) == written)
-        pack(s, 0, {plain_ + s * strip_ * columns_, rows_of(s), columns_, columns_});
+      const std::size_t missing = std::atomic_ref(missing_[s]).fetch_sub(written, std::memory_order_acq_rel);
+      assert(missing >= written);
+      if (missing == written) pack(s, 0, {plain_ + s * strip_ * columns_, rows_of(s), columns_, columns_});
     }
   }
 

@@ -27,7 +27,8 @@ struct product_block {
 /// Cuts outputs into tiles, inputs into ranges, and the whole into tasks. The cuts change the order of the work, but not the results.
 ///
 /// A task is one group of tiles, with all strips, if the threads then get nearly equal shares. Otherwise the pairs of a group and a strip
-/// stand in one row, group after group, and tasks are pieces of this row with equal work. So a piece may begin and end within a group.
+/// are put in one list, group after group, and each task is a piece of the list. All pieces have nearly equal work, so a piece may begin
+/// and end within a group.
 class product_plan {
  public:
   product_plan(const packed_rows& x, strip_range strips, const packed_matrix& w, int threads,
@@ -50,7 +51,7 @@ class product_plan {
     }
     tasks_ = groups();
     const std::size_t equal = (groups() + static_cast<std::size_t>(threads) - 1) / static_cast<std::size_t>(threads) *
-                              static_cast<std::size_t>(threads);  // groups, if each thread had as many as the one with most of them
+                              static_cast<std::size_t>(threads);  // the number of groups, rounded up to a multiple of the threads
     whole_groups_ = strips.count == 1 || equal * finest_shares <= groups() * (finest_shares + 1);
     if (!whole_groups_) tasks_ = equal;
   }
@@ -69,27 +70,31 @@ class product_plan {
   std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // floats of a block's panel, widened
 
   /// Calls work(block, next) for each block of a task, in order. `next` is the block that a thread computes after this one if it takes the
-  /// next task. After the last group, `next` has no tiles.
+  /// next task. After the last task, `next` has no tiles.
   template <class Work>
   void for_blocks(std::size_t task, const Work& work) const {
     const place end = begin_of(task + 1);
     for (place at = begin_of(task); at.group < end.group || (at.group == end.group && at.strip < end.strip); at = {at.group + 1, 0}) {
-      const std::size_t last = at.group < end.group ? strips_.count : end.strip;
-      const strip_range strips{strips_.first + at.strip, last - at.strip};
+      const bool whole = at.group < end.group;  // whether the task has the group's last strip
+      const strip_range strips = strips_between(at.strip, whole ? strips_.count : end.strip);
+      const product_block after =
+          whole ? block_of(at.group + 1, 0, strips_) : block_of(at.group, 0, strips_between(end.strip, strips_.count));
       for (std::size_t k = 0; k < w_.depth(); k += depth_)
-        work(block_of(at.group, k, strips), k + depth_ < w_.depth() ? block_of(at.group, k + depth_, strips)  //
-                                                                    : block_of(at.group + 1, 0, strips_));
+        work(block_of(at.group, k, strips), k + depth_ < w_.depth() ? block_of(at.group, k + depth_, strips) : after);
     }
   }
 
  private:
-  static constexpr std::size_t widening_strips = 4;  // with this many strips or more, weights are widened once for all strips
+  static constexpr std::size_t widening_strips = 4;  // if the plan has this many strips, weights are widened once for all strips of a task
   static constexpr std::size_t finest_shares = 20;   // the largest share of a thread is at most 1/20 larger than the mean
 
   /// Where a task begins: at a strip of a group, counted from the first strip of the plan.
   struct place {
     std::size_t group, strip;
   };
+
+  /// Returns the strips `begin` to `end - 1`, counted from the first strip of the plan.
+  strip_range strips_between(std::size_t begin, std::size_t end) const { return {strips_.first + begin, end - begin}; }
 
   std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }
 

@@ -18,8 +18,8 @@ namespace avx2 {
 inline constexpr std::size_t strip = 6;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The packed order is (depth, rows). Each store writes all 8 lanes, and the next store overwrites the lanes that are not rows. After the
-/// last of these lines other memory may follow, so they are stored in a room first.
+/// The packed order is (depth, rows). Each store writes all 8 lanes, and the next store overwrites the lanes that are not rows. The last
+/// lines go through a buffer, because other memory may follow them.
 LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                 std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -30,11 +30,11 @@ LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t 
     for (std::size_t r = 0; r < 8; ++r) block[r] = _mm256_loadu_ps(x + (r < rows ? r : 0) * stride + k);
     vec::transpose(block);
     const bool last = k + 16 > inputs;
-    float room[8 * 8];
-    float* at = last ? room : to;
+    float buffer[8 * 8];
+    float* at = last ? buffer : to;
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i, at += rows) _mm256_storeu_ps(at, block[i]);
-    if (last) std::memcpy(to, room, 8 * rows * sizeof(float));
+    if (last) std::memcpy(to, buffer, 8 * rows * sizeof(float));
     to += 8 * rows;
   }
   for (; k < depth; ++k)

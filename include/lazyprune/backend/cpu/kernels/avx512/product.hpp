@@ -25,13 +25,13 @@ inline constexpr std::size_t strip = 12;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
 /// Stores the first `lines` vectors, `rows` lanes of each, one right after the other. Each store writes all 16 lanes, and the next store
-/// overwrites the lanes that are not rows. If fewer than 16 lines of the strip follow (`last`), other memory may follow, so the lines are
-/// stored in a room first.
+/// overwrites the lanes that are not rows. The last lines of a strip go through a buffer, because other memory may follow them. `last` is
+/// true if fewer than 16 lines follow.
 LAZYPRUNE_AVX512_INLINE void store_lanes(const __m512 (&block)[16], std::size_t lines, std::size_t rows, bool last, float* to) {
-  float room[16 * 16];
-  float* at = last ? room : to;
+  float buffer[16 * 16];
+  float* at = last ? buffer : to;
   for (std::size_t i = 0; i < lines; ++i, at += rows) _mm512_storeu_ps(at, block[i]);
-  if (last) std::memcpy(to, room, lines * rows * sizeof(float));
+  if (last) std::memcpy(to, buffer, lines * rows * sizeof(float));
 }
 
 /// The packed order is (depth, rows).
