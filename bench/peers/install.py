@@ -9,8 +9,8 @@ minutes. The others take 5 GB each, because PyTorch comes with its libraries for
 """
 import argparse
 import os
-import shutil
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
