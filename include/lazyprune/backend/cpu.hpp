@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CPU backend. It chooses its kernels when it is constructed, and runs them on OpenMP's threads. The number of
-// threads may change how an operation is cut into pieces, but not the order of the additions in a result. So results have the same bits for
-// any number of threads.
+// The CPU backend. It chooses its kernels when it is constructed, and runs them on OpenMP's threads. The number of threads may change how
+// an operation is cut into pieces, but not the order of the additions in a result. So results have the same bits for any number of threads.
 #pragma once
 
 #include <lazyprune/backend/cpu/attention.hpp>
@@ -107,18 +106,17 @@ class cpu : public host_backend<float> {
   }
 
   void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    check_product(x, w, bias, out.rows, out.columns);
+    check_product(x, w, bias, false, out.rows, out.columns);
     layers_.multiply(x, w, bias ? bias->data() : nullptr, false, out);
   }
 
   void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    check_product(x, w, bias, out.rows, out.columns);
+    check_product(x, w, bias, false, out.rows, out.columns);
     layers_.multiply(x, w, bias ? bias->data() : nullptr, true, out);
   }
 
   void gated_multiply(const operand& x, const matrix& w, const parameters* bias, gate_activation gate, operand& out) {
-    assert(w.gated());
-    check_product(x, w, bias, out.rows(), 2 * out.columns());
+    check_product(x, w, bias, true, out.rows(), 2 * out.columns());
     layers_.multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out);
   }
 
@@ -182,9 +180,9 @@ class cpu : public host_backend<float> {
 
   /// In a gated product, `columns` is twice the number of results of a row.
   void check_product([[maybe_unused]] const operand& x, [[maybe_unused]] const matrix& w, [[maybe_unused]] const parameters* bias,
-                     [[maybe_unused]] std::size_t rows, [[maybe_unused]] std::size_t columns) const {
+                     [[maybe_unused]] bool gated, [[maybe_unused]] std::size_t rows, [[maybe_unused]] std::size_t columns) const {
     assert(x.columns() == w.inputs() && &x.kernel() == &kernels_->product(w.type()) && x.rows() == rows);
-    assert(columns == w.outputs() && (!bias || bias->size() == w.outputs()));
+    assert(w.gated() == gated && columns == w.outputs() && (!bias || bias->size() == w.outputs()));
   }
 
   void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,

@@ -26,21 +26,21 @@
 //                                                computed in double; pairs of frequency 0 are not
 //                                                scaled
 //   embed(table, ids, scale, out)                row ids[r] of the matrix, times the scale             out (ids, inputs)
-//   prepare(operand, rows, w)                    makes room in the operand for this many rows, for    w (outputs, operand's columns)
+//   prepare(operand, rows, w)                    makes room in the operand for this many rows, for     w (outputs, operand's columns)
 //                                                products with w and weights of w's type; the
 //                                                operand's numbers are lost
-//   pack_rows(x, operand)                        writes all rows of a prepared operand                x like the operand
-//   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row;     out like x; may be x
+//   pack_rows(x, operand)                        writes all rows of a prepared operand                 x like the operand
+//   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row;      out like x; may be x
 //                                                out: rows, or all rows of a prepared operand
-//   multiply(operand, w, bias, out)              x w^T + bias (null: no bias), x: the operand's rows  out (rows, outputs)
-//   multiply_add(operand, w, bias, out)          out += x w^T + bias                                  out (rows, outputs)
-//   add(x, out)                                  out += x                                             out like x
-//   gated_multiply(operand, w, bias, gate, out)  act(x gate^T + b) * (x up^T + b'); bias (2 ffn);     out: all rows (rows, ffn) of
-//                                                `gate` chooses act: silu or GELU                     a prepared operand
+//   multiply(operand, w, bias, out)              x w^T + bias (null: no bias), x: the operand's rows   out (rows, outputs)
+//   multiply_add(operand, w, bias, out)          out += x w^T + bias                                   out (rows, outputs)
+//   add(x, out)                                  out += x                                              out like x
+//   gated_multiply(operand, w, bias, gate, out)  act(x gate^T + b) * (x up^T + b'); bias (2 ffn);      out: all rows (rows, ffn) of
+//                                                `gate` chooses act: silu or GELU                      a prepared operand
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)            x (rows, heads * head_dim)
 //   put(kv, slots, k, v)                         writes the rows (finite numbers) to the slots         k, v (rows, kv_heads * head_dim)
 //                                                (ascending); creates missing slots
-//   attend(q, kv, what, operand, first, probe)   attention, see attention_rows; writes the rows from  q (rows, heads * head_dim)
+//   attend(q, kv, what, operand, first, probe)   attention, see attention_rows; writes the rows from   q (rows, heads * head_dim)
 //                                                `first` on of a prepared operand, each row once
 //   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]] for i = 0, 1...   indices
 //                                                in this order; rows may move within one buffer

@@ -20,7 +20,7 @@ class linear_layers {
 
   /// Computes out (rows, outputs) = x w^T + bias. `x` is packed for w's type. If `adds` is true, adds the result to `out`.
   void multiply(const packed_rows& x, const packed_matrix& w, const float* bias, bool adds, rows_view<float> out) {
-    multiply(x, w, {.apply = adds ? x.kernel().add : x.kernel().store, .bias = bias, .outputs = out.columns, .gated = false, .rows = out});
+    multiply(x, w, {.apply = adds ? x.kernel().add : x.kernel().store, .bias = bias, .outputs = out.columns, .rows = out});
   }
 
   /// Computes out (rows, ffn) = act(x gate^T + b) * (x up^T + b') with a gated weight, where act is silu or GELU. `out` is prepared.
@@ -28,7 +28,6 @@ class linear_layers {
     ending end{.apply = gate == gate_activation::silu ? x.kernel().gate_silu : x.kernel().gate_gelu_tanh,
                .bias = bias,
                .outputs = out.columns(),
-               .gated = true,
                .rows = {}};
     // If the rows of a strip are also a strip of `out`, they are packed as soon as they are computed.
     if (out.strip() == x.strip()) {
@@ -43,12 +42,11 @@ class linear_layers {
  private:
   static constexpr std::size_t most_rows = 512;  // about the most rows that share one pass over the weights
 
-  /// What is done with complete sums.
+  /// Says what to do with complete sums.
   struct ending {
     void (*apply)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);  // of a product_kernel
     const float* bias;                                                                                      // null: no bias
-    std::size_t outputs;  // in a gated product, half of the weight's outputs
-    bool gated;
+    std::size_t outputs;             // in a gated product, half of the weight's outputs
     rows_view<float> rows;           // where the results go, if they are not packed
     packed_rows* packed = nullptr;   // if set, the results go here
     packed_rows* counted = nullptr;  // if set, `rows` are the plain rows of this
@@ -117,7 +115,7 @@ class linear_layers {
                  {block.k > 0, prefetch.of(s, t - block.first)});
         if (!complete) continue;
         const std::size_t first = std::min(t * width, end.outputs), last = std::min(first + width, end.outputs);
-        apply(end, tile, first, columns(results, first - first_output, last - first_output));
+        apply(end, w.gated(), tile, first, columns(results, first - first_output, last - first_output));
       }
       if (complete && end.packed) end.packed->pack(s, first_output, results);
       if (complete && end.counted) end.counted->wrote(s * x.strip(), x.rows_of(s), last_output - first_output);
@@ -129,13 +127,13 @@ class linear_layers {
   }
 
   /// Writes the results of one tile to `out`, from `sums`, the complete sums of the tile. `first` is the tile's first output.
-  static void apply(const ending& end, const float* sums, std::size_t first, rows_view<float> out) {
+  static void apply(const ending& end, bool gated, const float* sums, std::size_t first, rows_view<float> out) {
     if (out.columns == 0) return;
-    const std::size_t width = end.gated ? kernels::panel_outputs : kernels::tile_outputs;
+    const std::size_t width = gated ? kernels::panel_outputs : kernels::tile_outputs;
     float some[kernels::tile_outputs] = {};
     if (end.bias) {
       std::copy_n(end.bias + first, out.columns, some);
-      if (end.gated) std::copy_n(end.bias + end.outputs + first, out.columns, some + width);
+      if (gated) std::copy_n(end.bias + end.outputs + first, out.columns, some + width);
     }
     if (out.columns == width) return end.apply(sums, out.rows, some, out.data, out.stride);
     for (std::size_t r = 0; r < out.rows; ++r) {

@@ -40,10 +40,10 @@ class packed_rows {
   std::size_t bytes() const { return memory_.bytes() + plain_memory_.bytes() + missing_.capacity() * sizeof(std::size_t); }
 
   std::size_t strips() const { return strips_; }
-  std::size_t strip() const { return strip_; }  // rows of a strip; the last strip may have fewer
+  std::size_t strip() const { return strip_; }  // rows of a strip, a multiple of the kernel's granule; the last strip may have fewer
   std::size_t rows_of(std::size_t s) const { return std::min(strip_, rows_ - s * strip_); }
   /// The bytes of a strip for each input. The last strip may have fewer.
-  std::size_t input_bytes() const { return kernel_->padded(strip_) * kernel_->element; }
+  std::size_t input_bytes() const { return strip_ * kernel_->element; }
   /// The distance of two strips in bytes. It is a cache line more than needed, because at distances of a power of two, the strips would
   /// compete for the same places in a cache.
   std::size_t strip_bytes() const {
@@ -66,8 +66,8 @@ class packed_rows {
     return kernel_->packed_number(strip_data(s), kernel_->padded(rows_of(s)), row - s * strip_, column);
   }
 
-  /// Returns memory (rows, columns) for work that completes rows in an order of its own. Call this before the threads begin, and `wrote`
-  /// for the numbers that a thread has written. Once a strip has all its numbers, it is packed.
+  /// Returns memory (rows, columns) for operations that do not write whole strips. Call this before the threads begin, and `wrote` after a
+  /// thread has written a part. Once all numbers of a strip are written, it is packed. Each number is written once.
   rows_view<float> plain() {
     if (!plain_) {
       plain_ = plain_memory_.take(rows_ * columns_);

@@ -49,11 +49,9 @@ class product_plan {
       while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
       prefetches_ = fits();
     }
-    tasks_ = groups();
-    const std::size_t equal = (groups() + static_cast<std::size_t>(threads) - 1) / static_cast<std::size_t>(threads) *
-                              static_cast<std::size_t>(threads);  // the number of groups, rounded up to a multiple of the threads
-    whole_groups_ = strips.count == 1 || equal * finest_shares <= groups() * (finest_shares + 1);
-    if (!whole_groups_) tasks_ = equal;
+    const auto team = static_cast<std::size_t>(threads);
+    const std::size_t equal = (groups() + team - 1) / team * team;  // the number of groups, rounded up to a multiple of the threads
+    tasks_ = strips.count == 1 || equal * finest_shares <= groups() * (finest_shares + 1) ? groups() : equal;
   }
 
   const packed_rows& rows() const { return x_; }
@@ -66,7 +64,7 @@ class product_plan {
   bool prefetches() const { return prefetches_; }
 
   std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a panel, for each input
-  std::size_t tile_floats() const { return kernel().padded(x_.strip()) * kernels::tile_outputs; }
+  std::size_t tile_floats() const { return x_.strip() * kernels::tile_outputs; }
   std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // floats of a block's panel, widened
 
   /// Calls work(block, next) for each block of a task, in order. `next` is the block that a thread computes after this one if it takes the
@@ -88,7 +86,7 @@ class product_plan {
   static constexpr std::size_t widening_strips = 4;  // if the plan has this many strips, weights are widened once for all strips of a task
   static constexpr std::size_t finest_shares = 20;   // the largest share of a thread is at most 1/20 larger than the mean
 
-  /// Where a task begins: at a strip of a group, counted from the first strip of the plan.
+  /// A task begins at this strip of this group. The strip is counted from the first strip of the plan.
   struct place {
     std::size_t group, strip;
   };
@@ -99,7 +97,8 @@ class product_plan {
   std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }
 
   place begin_of(std::size_t task) const {
-    if (whole_groups_ || task == tasks_) return {task == tasks_ ? groups() : task, 0};
+    if (tasks_ == groups()) return {task, 0};
+    if (task == tasks_) return {groups(), 0};
     // The work is counted in strips of a tile. All groups but the last one have the same number of tiles.
     const std::size_t work = tiles_ * strips_.count * task / tasks_, group = work / (group_ * strips_.count);
     const std::size_t tiles = std::min(group_, tiles_ - group * group_);
@@ -143,7 +142,6 @@ class product_plan {
   std::size_t depth_;  // inputs of a block
   bool widens_;
   bool prefetches_ = false;  // whether L2 has room for the next block beside this one
-  bool whole_groups_;        // whether a task is a group
   std::size_t tasks_;
 };
 
