@@ -35,7 +35,7 @@ class cpu : public host_backend<float> {
         instructions_(isa_of(e)),
         kv_type_(e.kv),
         kernels_(&kernels::kernels_of(instructions_)),
-        layers_(threads_),
+        layers_(instructions_, threads_),
         attention_(*kernels_, threads_) {
     if (e.threads < 0) throw error("", "threads", "0 or more", std::to_string(e.threads));
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));

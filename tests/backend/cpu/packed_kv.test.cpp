@@ -43,9 +43,9 @@ TEST_CASE("keys and values are read as they were put, exact in f32 and rounded i
           for (std::size_t i = 0; i < d; ++i) {
             const std::size_t at = slot * 2 * d + head * d + i;
             right = right && kv.key(slot, head, i) == stored(k[at]) && kv.value(slot, head, i) == stored(v[at]);
-            const std::byte* key = kv.key_panel(slot / 256, head, slot % 256 / 16) + kernels::panel_offset(type, i, slot % 16);
+            const std::byte* key = kv.key_tile(slot / 256, head, slot % 256 / 32) + kernels::tile_offset(type, i, slot % 32);
             const std::byte* value =
-                kv.value_panel(slot / 256, head, i / 16, slot % 256 / 2 * 2) + kernels::panel_offset(type, slot % 2, i % 16);
+                kv.value_tile(slot / 256, head, i / 32, slot % 256 / 2 * 2) + kernels::tile_offset(type, slot % 2, i % 32);
             float numbers[2] = {};
             if (type == dtype::f32) {
               std::memcpy(&numbers[0], key, 4), std::memcpy(&numbers[1], value, 4);

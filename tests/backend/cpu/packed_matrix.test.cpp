@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every number has one place in the panels, and all other places hold zero. tensor_backend.test.cpp tests the products.
+// Every number has one place in the tiles, and all other places hold zero. tensor_backend.test.cpp tests the products.
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 
 #include <doctest/doctest.h>
@@ -14,10 +14,10 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Returns the weight of input `input` in lane `lane` of panel `panel`, by the layout in packed_matrix.hpp.
-float number_at(const packed_matrix& w, std::size_t panel, std::size_t lane, std::size_t input) {
+/// Returns the weight of input `input` in lane `lane` of a tile, by the layout in kernels/product_kernel.hpp.
+float number_at(const packed_matrix& w, std::size_t tile, std::size_t lane, std::size_t input) {
   const bool wide = w.type() == dtype::f32;
-  const std::byte* at = w.panel(panel) + input / (wide ? 1 : 2) * 64 + lane * 4 + (wide ? 0 : input % 2 * 2);
+  const std::byte* at = w.tile(tile) + input / (wide ? 1 : 2) * 128 + lane * 4 + (wide ? 0 : input % 2 * 2);
   float number;
   std::uint16_t bits;
   std::memcpy(&bits, at, 2);
@@ -30,7 +30,7 @@ float as_stored(float number, dtype type) { return type == dtype::f32 ? number :
 
 }  // namespace
 
-TEST_CASE("there is an even number of panels of 16 outputs, padded with zeros") {
+TEST_CASE("tiles have 32 outputs, padded with zeros") {
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t outputs : {1u, 15u, 16u, 17u, 32u, 33u, 100u})
       for (const std::size_t inputs : {1u, 2u, 15u, 16u, 31u, 32u, 33u, 70u}) {
@@ -47,25 +47,25 @@ TEST_CASE("there is an even number of panels of 16 outputs, padded with zeros") 
         const packed_matrix w(parts, as, 2);
         REQUIRE(w.outputs() == outputs);
         REQUIRE(w.inputs() == inputs);
-        REQUIRE(w.panels() == (outputs + 31) / 32 * 2);
+        REQUIRE(w.tiles() == (outputs + 31) / 32);
         REQUIRE(w.depth() == (as == dtype::f32 ? inputs : (inputs + 31) / 32 * 32));
-        REQUIRE(w.bytes() == w.panels() * 16 * w.depth() * size_of(as));
+        REQUIRE(w.bytes() == w.tiles() * 32 * w.depth() * size_of(as));
         bool right = true;
         std::vector<float> row(inputs);
-        for (std::size_t n = 0; n < w.panels() * 16; ++n) {
+        for (std::size_t n = 0; n < w.tiles() * 32; ++n) {
           if (n < outputs) w.read(n, row.data());
           for (std::size_t i = 0; i < w.depth(); ++i) {
             const bool there = n < outputs && i < inputs;
             const float expected = there ? as_stored(as_stored(numbers[n * inputs + i], n < cut ? dtype::f32 : dtype::bf16), as) : 0.0f;
-            right = right && number_at(w, n / 16, n % 16, i) == expected && (!there || row[i] == expected);
+            right = right && number_at(w, n / 32, n % 32, i) == expected && (!there || row[i] == expected);
           }
         }
         CHECK(right);
-        CHECK(w.panel(1, 32) == w.panel(1) + 32 * 16 * size_of(as));
+        CHECK(w.tile(1, 32) == w.tile(1) + 32 * 32 * size_of(as));
       }
 }
 
-TEST_CASE("panels of gate and up alternate") {
+TEST_CASE("a tile of a gated weight has 16 outputs of the gate, and then the same outputs of the up projection") {
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t ffn : {1u, 16u, 17u, 40u}) {
       const std::size_t inputs = 33;
@@ -73,7 +73,7 @@ TEST_CASE("panels of gate and up alternate") {
       const packed_matrix w(stored(g, ffn, inputs, dtype::f32), stored(u, ffn, inputs, dtype::f32), as, 2);
       REQUIRE(w.outputs() == 2 * ffn);
       REQUIRE(w.gated());
-      REQUIRE(w.panels() == (ffn + 15) / 16 * 2);
+      REQUIRE(w.tiles() == (ffn + 15) / 16);
       std::vector<float> row(inputs);
       bool right = true;
       for (std::size_t n = 0; n < (ffn + 15) / 16 * 16; ++n)
@@ -81,7 +81,7 @@ TEST_CASE("panels of gate and up alternate") {
           if (n < ffn) w.read(up ? ffn + n : n, row.data());
           for (std::size_t i = 0; i < inputs; ++i) {
             const float expected = n < ffn ? as_stored((up ? u : g)[n * inputs + i], as) : 0.0f;
-            right = right && number_at(w, n / 16 * 2 + up, n % 16, i) == expected && (n >= ffn || row[i] == expected);
+            right = right && number_at(w, n / 16, n % 16 + (up ? 16 : 0), i) == expected && (n >= ffn || row[i] == expected);
           }
         }
       CHECK(right);
@@ -112,7 +112,7 @@ TEST_CASE("long rows and large matrices get the same bits with or without a read
         CHECK(right);
         for (const int threads : {1, 2, 5}) {
           const packed_matrix w(std::span(&read, 1), as, threads);
-          CHECK(std::memcmp(w.panel(0), expected.panel(0), expected.bytes()) == 0);
+          CHECK(std::memcmp(w.tile(0), expected.tile(0), expected.bytes()) == 0);
         }
       }
 }
@@ -130,7 +130,7 @@ TEST_CASE("a matrix holds its tensors only while it is filled, and a copy shares
     });
     CHECK(held.use_count() == 2);
     const packed_matrix copy = *w;
-    CHECK(copy.panel(0) == w->panel(0));
+    CHECK(copy.tile(0) == w->tile(0));
     std::vector<float> row(33);
     copy.read(99, row.data());
     CHECK(row[32] == as_stored(numbers.back(), dtype::bf16));

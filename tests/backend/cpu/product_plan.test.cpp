@@ -31,12 +31,12 @@ packed_rows rows_for(const packed_matrix& w, const kernels::product_kernel& kern
 
 strip_range all_strips(const packed_rows& x) { return {0, x.strips()}; }
 
-/// Returns a processor with caches of these sizes, in bytes.
-detail::processor processor_with(std::size_t l1, std::size_t l2) {
+/// Returns the tuning of a path on a processor with caches of these sizes, in bytes.
+product_tuning tuning_with(isa path, dtype type, std::size_t l1, std::size_t l2) {
   detail::processor here = detail::this_processor();
   here.l1 = l1;
   here.l2 = l2;
-  return here;
+  return tuning_of(path, type, here);
 }
 
 /// Calls f(block, next) for all blocks, in the order of one thread.
@@ -48,10 +48,10 @@ void for_blocks(const product_plan& plan, F f) {
 /// A range of memory, and a mark for each of its cache lines.
 class marked_lines {
  public:
-  marked_lines(const std::byte* data, std::size_t bytes) : data_(data), marks_(bytes / kernels::line_bytes + 1) {}
+  marked_lines(const std::byte* data, std::size_t bytes) : data_(data), marks_(bytes / kernels::cache_line + 1) {}
 
   void mark(const std::byte* at) {
-    if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::line_bytes) marks_[place(at)] = true;
+    if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::cache_line) marks_[place(at)] = true;
   }
 
   /// Returns the share of marked lines among the lines of these `bytes` bytes.
@@ -62,7 +62,7 @@ class marked_lines {
   }
 
  private:
-  std::size_t place(const std::byte* at) const { return static_cast<std::size_t>(at - data_) / kernels::line_bytes; }
+  std::size_t place(const std::byte* at) const { return static_cast<std::size_t>(at - data_) / kernels::cache_line; }
 
   const std::byte* data_;
   std::vector<bool> marks_;
@@ -72,7 +72,7 @@ class marked_lines {
 template <class F>
 void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, kernels::prefetch_run run, std::size_t depth, F f) {
   if (kernel.granule > 1) {
-    for (std::size_t at = 0; at < run.step * depth; at += kernels::line_bytes) f(run.from + at);
+    for (std::size_t at = 0; at < run.step * depth; at += kernels::cache_line) f(run.from + at);
     return;
   }
   const std::size_t inputs = plan.widens() ? 1 : kernel.line_inputs;
@@ -93,11 +93,12 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
           CAPTURE(threads);
           const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
           const packed_rows x = rows_for(w, kernel, rows);
-          const product_plan plan(x, all_strips(x), w, threads, processor_with(48 << 10, 2 << 20));
+          const product_tuning tuning = tuning_with(path, as, 48 << 10, 2 << 20);
+          const product_plan plan(x, all_strips(x), w, threads, tuning);
           CHECK(plan.prefetches() == (x.strips() > 1));
           const auto inside = [](const std::byte* at, const std::byte* data, std::size_t bytes) { return at >= data && at < data + bytes; };
           const std::size_t parts = (w.depth() + 31) / 32;  // blocks begin at multiples of 32 inputs
-          std::vector<int> times(w.panels() / 2 * parts * x.strips());
+          std::vector<int> times(w.tiles() * parts * x.strips());
           std::size_t lines = 0, outside = 0;
           for_blocks(plan, [&](const product_block& p, const product_block& next) {
             const block_prefetch prefetch(plan, p, next);
@@ -106,7 +107,7 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
                 for (std::size_t k = p.k; k < p.k + p.count; k += 32) ++times[(t * parts + k / 32) * x.strips() + s];
                 for_lines(kernel, plan, prefetch.of(s, t - p.first), p.count, [&](const std::byte* line) {
                   ++lines;
-                  outside += !inside(line, x.strip_data(0), x.strips() * x.strip_bytes()) && !inside(line, w.panel(0), w.bytes());
+                  outside += !inside(line, x.strip_data(0), x.strips() * x.strip_bytes()) && !inside(line, w.tile(0), w.bytes());
                 });
               }
             }
@@ -127,12 +128,12 @@ TEST_CASE("if L2 is small, groups are small, so that a block and the next one fi
         CAPTURE(rows);
         const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
         const packed_rows x = rows_for(w, kernel, rows);
-        const product_plan small(x, all_strips(x), w, 1, processor_with(48 << 10, 1 << 20));
-        const product_plan large(x, all_strips(x), w, 1, processor_with(48 << 10, 16 << 20));
+        const product_tuning of_small = tuning_with(path, as, 48 << 10, 1 << 20), of_large = tuning_with(path, as, 48 << 10, 16 << 20);
+        const product_plan small(x, all_strips(x), w, 1, of_small), large(x, all_strips(x), w, 1, of_large);
         CHECK(small.prefetches());
         CHECK(small.group() % 2 == 0);
         CHECK(small.group() <= large.group());
-        CHECK(large.group() == kernel.group);
+        CHECK(large.group() == of_large.group);
       }
   }
 }
@@ -141,9 +142,31 @@ TEST_CASE("nothing is prefetched if L2 has no room for it") {
   const packed_matrix w = zeros(700, 2100, dtype::f32);
   for (const isa path : every_isa) {
     const packed_rows x = rows_for(w, kernels::kernels_of(path).product(dtype::f32), 40);
-    const product_plan plan(x, all_strips(x), w, 1, processor_with(32 << 10, 128 << 10));
+    const product_tuning tuning = tuning_with(path, dtype::f32, 32 << 10, 128 << 10);
+    const product_plan plan(x, all_strips(x), w, 1, tuning);
     CHECK_FALSE(plan.prefetches());
     for_blocks(plan, [&](const product_block& p, const product_block& next) { CHECK(block_prefetch(plan, p, next).of(0, 0).step == 0); });
+  }
+}
+
+TEST_CASE("a strip of many rows prefetches the lines that are far ahead in the same stream") {
+  const packed_matrix w = zeros(320, 2048, dtype::bf16);
+  for (const isa path : every_isa) {
+    const kernels::product_kernel& kernel = kernels::kernels_of(path).bf16;
+    product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
+    tuning.far_rows = 2;
+    tuning.far = 3 * kernels::line_bytes;
+    for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
+      const packed_rows x = rows_for(w, kernel, rows);
+      const product_plan plan(x, all_strips(x), w, 1, tuning);
+      CHECK(plan.ahead() == tuning.stream_ahead);
+      for_blocks(plan, [&](const product_block& p, const product_block& next) {
+        const kernels::prefetch_run run = block_prefetch(plan, p, next).of(0, 0);
+        CHECK((run.from == w.tile(p.first, p.k) + tuning.far) == (rows >= 2));
+        CHECK(run.step * kernel.line_inputs == (rows >= 2 ? kernels::line_bytes : 0));
+        CHECK(run.pair == (rows >= 2 ? kernels::cache_line : 0));
+      });
+    }
   }
 }
 
@@ -159,12 +182,13 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
           CAPTURE(strips);
           const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
           const packed_rows x = rows_for(w, kernel, strips * kernel.strip);
-          const product_plan plan(x, all_strips(x), w, threads, processor_with(48 << 10, 2 << 20));
+          const product_tuning tuning = tuning_with(path, as, 48 << 10, 2 << 20);
+          const product_plan plan(x, all_strips(x), w, threads, tuning);
           REQUIRE(x.strips() == strips);
           for_blocks(plan, [&](const product_block& p, const product_block& next) {
             if (next.last <= next.first || p.strips.count < 2) return;  // the last block, or one with too few strips to share the work
             const block_prefetch prefetch(plan, p, next);
-            marked_lines weights(w.panel(0), w.bytes()), rows(x.strip_data(0), strips * x.strip_bytes());
+            marked_lines weights(w.tile(0), w.bytes()), rows(x.strip_data(0), strips * x.strip_bytes());
             const std::size_t end = p.strips.first + p.strips.count;
             for (std::size_t s = p.strips.first; s < end; ++s)
               for (std::size_t i = 0; i < p.last - p.first; ++i)
@@ -173,12 +197,12 @@ TEST_CASE("a block prefetches the lines of the next block and, with many strips,
                   rows.mark(line);
                 });
             double found = 0;
-            for (std::size_t panel = 2 * next.first; panel < 2 * next.last; ++panel)
-              found += weights.share(w.panel(panel, next.k), next.count / kernel.line_inputs * kernels::line_bytes);
+            for (std::size_t t = next.first; t < next.last; ++t)
+              found += weights.share(w.tile(t, next.k), next.count / kernel.line_inputs * kernels::line_bytes);
             // A tile prefetches one line for each of its inputs. If the next block has more inputs, only a part of its lines is
             // prefetched.
             const double most = std::min(1.0, static_cast<double>(p.count) / static_cast<double>(next.count));
-            CHECK(found >= 0.95 * most * static_cast<double>(2 * (next.last - next.first)));
+            CHECK(found >= 0.95 * most * static_cast<double>(next.last - next.first));
             if (p.strips.count < 8 || plan.group() == 1) return;
             for (std::size_t s = p.strips.first + 1; s < end; ++s)
               CHECK(rows.share(x.strip_data(s, p.k), static_cast<std::size_t>(x.strip_data(s, p.k + p.count) - x.strip_data(s, p.k))) >=
@@ -233,14 +257,15 @@ TEST_CASE("threads get nearly equal shares of a product, for 1 to 128 threads") 
     for (const isa path : every_isa)
       for (const std::size_t rows : {1u, 24u, 200u, 512u}) {
         const packed_rows x = rows_for(w, kernels::kernels_of(path).bf16, rows);
+        const product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
         for (std::size_t threads = 1; threads <= 128; ++threads) {
-          const product_plan plan(x, all_strips(x), w, static_cast<int>(threads), processor_with(48 << 10, 2 << 20));
+          const product_plan plan(x, all_strips(x), w, static_cast<int>(threads), tuning);
           CAPTURE(outputs);
           CAPTURE(name_of(path));
           CAPTURE(rows);
           CAPTURE(threads);
           // A piece that is not cut further is a strip of the fewest tiles.
-          const std::size_t pieces = w.panels() / 2 / (gated ? 2 : 1) * x.strips();
+          const std::size_t pieces = w.tiles() / (gated ? 2 : 1) * x.strips();
           const double of_one = static_cast<double>((pieces + threads - 1) / threads * threads) / static_cast<double>(pieces);
           CHECK(largest_share(plan, threads) <= std::max(1.05, of_one) + 1e-9);
         }

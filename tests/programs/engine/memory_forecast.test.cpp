@@ -30,7 +30,7 @@ void check_forecast(const std::vector<std::string>& more, const backend_flags& f
     CHECK(share >= least);
     CHECK(share <= most);
   };
-  near("weights", forecast.weights, 0.85, 1.05);  // panels are padded
+  near("weights", forecast.weights, 0.85, 1.05);  // tiles are padded
   near("kv", forecast.kv, 0.7, 1.05);             // blocks of keys are padded, too
   near("scratch", forecast.scratch, 0.5, 2.0);
   CHECK(forecast.total() == forecast.weights + forecast.kv + forecast.scratch);

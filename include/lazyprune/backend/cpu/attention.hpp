@@ -27,23 +27,23 @@ class head_block {
   /// this block.
   void widen(const kernels::product_kernel& product, std::size_t begin, std::size_t end, float* keys, float* values) {
     const std::size_t slot = begin % packed_kv::block_tiles * kernels::tile_outputs, slots = (end - begin) * kernels::tile_outputs;
-    for (std::size_t p = 2 * begin; p < 2 * end; ++p) {
-      const std::size_t panel = p % (2 * packed_kv::block_tiles);
-      product.widen(kv_->key_panel(block_, head_, panel), kv_->key_depth(), keys + panel * kernels::panel_outputs * kv_->key_depth());
+    for (std::size_t t = begin; t < end; ++t) {
+      const std::size_t tile = t % packed_kv::block_tiles;
+      product.widen(kv_->key_tile(block_, head_, tile), kv_->key_depth(), keys + tile * kernels::tile_outputs * kv_->key_depth());
     }
-    for (std::size_t p = 0; p < 2 * kv_->value_tiles(); ++p)
-      product.widen(kv_->value_panel(block_, head_, p, slot), slots, values + (p * packed_kv::block_slots + slot) * kernels::panel_outputs);
+    for (std::size_t t = 0; t < kv_->value_tiles(); ++t)
+      product.widen(kv_->value_tile(block_, head_, t, slot), slots, values + (t * packed_kv::block_slots + slot) * kernels::tile_outputs);
     keys_ = keys;
     values_ = values;
   }
 
-  const std::byte* key_panel(std::size_t panel) const {
-    if (!keys_) return kv_->key_panel(block_, head_, panel);
-    return reinterpret_cast<const std::byte*>(keys_ + panel * kernels::panel_outputs * kv_->key_depth());
+  const std::byte* key_tile(std::size_t tile) const {
+    if (!keys_) return kv_->key_tile(block_, head_, tile);
+    return reinterpret_cast<const std::byte*>(keys_ + tile * kernels::tile_outputs * kv_->key_depth());
   }
-  const std::byte* value_panel(std::size_t panel, std::size_t first) const {
-    if (!values_) return kv_->value_panel(block_, head_, panel, first);
-    return reinterpret_cast<const std::byte*>(values_ + (panel * packed_kv::block_slots + first) * kernels::panel_outputs);
+  const std::byte* value_tile(std::size_t tile, std::size_t first) const {
+    if (!values_) return kv_->value_tile(block_, head_, tile, first);
+    return reinterpret_cast<const std::byte*>(values_ + (tile * packed_kv::block_slots + first) * kernels::tile_outputs);
   }
   std::size_t block() const { return block_; }
   bool widened() const { return keys_; }
@@ -197,11 +197,9 @@ class attention_call {
   void score(const tile_range& tiles, std::size_t count, const head_block& block, const float* queries, float* scores) const {
     const auto multiply = block.widened() ? product_.multiply_wide : product_.multiply;
     const auto* packed = reinterpret_cast<const std::byte*>(queries);
-    for (std::size_t t = tiles.begin; t < tiles.end; ++t) {
-      const std::size_t panel = 2 * (t % packed_kv::block_tiles);
-      multiply(packed, count, block.key_panel(panel), block.key_panel(panel + 1), kv_.key_depth(),
-               scores + (t - tiles.begin) * layout.tile_floats(), {false, kernels::no_prefetch(packed)});
-    }
+    for (std::size_t t = tiles.begin; t < tiles.end; ++t)
+      multiply(packed, count, block.key_tile(t % packed_kv::block_tiles), kv_.key_depth(),
+               scores + (t - tiles.begin) * layout.tile_floats(), {false, kernels::no_prefetch(packed), product_.ahead});
   }
 
   /// Computes sums += attention weights times values.
@@ -215,11 +213,11 @@ class attention_call {
     if (!unpacked) product_.pack(scratch.weights, packed_kv::block_slots, count, depth, depth, packed);
     const auto multiply = block.widened() ? product_.multiply_wide : product_.multiply;
     for (std::size_t t = 0; t < kv_.value_tiles(); ++t, sums += layout.tile_floats()) {
-      const std::byte *first = block.value_panel(2 * t, slot), *second = block.value_panel(2 * t + 1, slot);
+      const std::byte* const tile = block.value_tile(t, slot);
       if (unpacked)
-        product_.multiply_unpacked(scratch.weights, count, first, second, depth, sums, true);
+        product_.multiply_unpacked(scratch.weights, count, tile, depth, sums, true);
       else
-        multiply(packed, count, first, second, depth, sums, {true, kernels::no_prefetch(packed)});
+        multiply(packed, count, tile, depth, sums, {true, kernels::no_prefetch(packed), product_.ahead});
     }
   }
 

@@ -14,7 +14,8 @@ inline namespace v0 {
 /// The sums of a row have the same bits for any number of threads and in any batch.
 class linear_layers {
  public:
-  explicit linear_layers(int threads) : threads_(threads) {}
+  /// `path` is the instruction set of the rows that will be multiplied.
+  linear_layers(isa path, int threads) : threads_(threads), f32_(tuning_of(path, dtype::f32)), bf16_(tuning_of(path, dtype::bf16)) {}
 
   std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + gated_.bytes(); }
 
@@ -40,8 +41,6 @@ class linear_layers {
   }
 
  private:
-  static constexpr std::size_t most_rows = 512;  // about the most rows that share one pass over the weights
-
   /// Says what to do with complete sums.
   struct ending {
     void (*apply)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);  // of a product_kernel
@@ -60,10 +59,11 @@ class linear_layers {
   };
 
   void multiply(const packed_rows& x, const packed_matrix& w, const ending& end) {
-    const std::size_t passes = (x.rows() + most_rows - 1) / most_rows;
+    const product_tuning& tuning = w.type() == dtype::f32 ? f32_ : bf16_;
+    const std::size_t passes = (x.rows() + tuning.pass_rows - 1) / tuning.pass_rows;
     for (std::size_t p = 0; p < passes; ++p) {
       const std::size_t first = x.strips() * p / passes, last = x.strips() * (p + 1) / passes;
-      multiply_strips(product_plan(x, {first, last - first}, w, threads_), end);
+      multiply_strips(product_plan(x, {first, last - first}, w, threads_, tuning), end);
     }
   }
 
@@ -71,9 +71,9 @@ class linear_layers {
     const kernels::product_kernel& kernel = plan.rows().kernel();
     const packed_matrix& w = plan.weight();
     const auto threads = static_cast<std::size_t>(threads_);
-    const std::size_t sum_floats = (plan.cut() ? plan.strips().count * plan.group() : 1) * plan.tile_floats();
-    const std::size_t wide_floats = plan.widens() ? 2 * plan.group() * plan.panel_floats() : 0;
-    const std::size_t gated_floats = end.packed ? plan.rows().strip() * plan.group() * kernels::panel_outputs : 0;
+    const std::size_t sum_floats = (plan.cut() ? plan.strips().count * plan.group() : 1) * plan.sum_floats();
+    const std::size_t wide_floats = plan.widens() ? plan.group() * plan.wide_floats() : 0;
+    const std::size_t gated_floats = end.packed ? plan.rows().strip() * plan.group() * kernels::half_outputs : 0;
     float* const sums = sums_.take(threads * sum_floats);
     float* const wide = wide_.take(threads * wide_floats);
     float* const gated = gated_.take(threads * gated_floats);
@@ -97,11 +97,11 @@ class linear_layers {
     const kernels::product_kernel& kernel = x.kernel();
     const bool complete = block.k + block.count == w.depth();
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
-    const auto wide = [&](std::size_t p) { return room.wide + (p - 2 * block.first) * plan.panel_floats(); };
-    const auto panel = [&](std::size_t p) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(p)) : w.panel(p, block.k); };
-    for (std::size_t p = 2 * block.first; plan.widens() && p < 2 * block.last; ++p) kernel.widen(w.panel(p, block.k), block.count, wide(p));
+    const auto wide = [&](std::size_t t) { return room.wide + (t - block.first) * plan.wide_floats(); };
+    const auto weights = [&](std::size_t t) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(t)) : w.tile(t, block.k); };
+    for (std::size_t t = block.first; plan.widens() && t < block.last; ++t) kernel.widen(w.tile(t, block.k), block.count, wide(t));
 
-    const std::size_t width = w.gated() ? kernels::panel_outputs : kernels::tile_outputs;  // outputs of a tile
+    const std::size_t width = w.gated() ? kernels::half_outputs : kernels::tile_outputs;  // outputs of a tile
     const std::size_t first_output = std::min(block.first * width, end.outputs), last_output = std::min(block.last * width, end.outputs);
     const auto [first_strip, strips] = block.strips;
     for (std::size_t s = first_strip; s < first_strip + strips; ++s) {
@@ -110,12 +110,13 @@ class linear_layers {
                                            ? rows_view<float>{room.gated, x.rows_of(s), last_output - first_output, plan.group() * width}
                                            : columns(end.rows.slice(s * x.strip(), x.rows_of(s)), first_output, last_output);
       for (std::size_t t = block.first; t < block.last; ++t) {
-        float* const tile = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.tile_floats();
-        multiply(x.strip_data(s, block.k), x.rows_of(s), panel(2 * t), panel(2 * t + 1), block.count, tile,
-                 {block.k > 0, prefetch.of(s, t - block.first)});
+        float* const sums = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.sum_floats();
+        multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums,
+                 {block.k > 0, prefetch.of(s, t - block.first), plan.ahead()});
         if (!complete) continue;
+        plan.prefetch_after(t);
         const std::size_t first = std::min(t * width, end.outputs), last = std::min(first + width, end.outputs);
-        apply(end, w.gated(), tile, first, columns(results, first - first_output, last - first_output));
+        apply(end, w.gated(), sums, first, columns(results, first - first_output, last - first_output));
       }
       if (complete && end.packed) end.packed->pack(s, first_output, results);
       if (complete && end.counted) end.counted->wrote(s * x.strip(), x.rows_of(s), last_output - first_output);
@@ -129,7 +130,7 @@ class linear_layers {
   /// Writes the results of one tile to `out`, from `sums`, the complete sums of the tile. `first` is the tile's first output.
   static void apply(const ending& end, bool gated, const float* sums, std::size_t first, rows_view<float> out) {
     if (out.columns == 0) return;
-    const std::size_t width = gated ? kernels::panel_outputs : kernels::tile_outputs;
+    const std::size_t width = gated ? kernels::half_outputs : kernels::tile_outputs;
     float some[kernels::tile_outputs] = {};
     if (end.bias) {
       std::copy_n(end.bias + first, out.columns, some);
@@ -145,6 +146,7 @@ class linear_layers {
   }
 
   int threads_;
+  product_tuning f32_, bf16_;
   detail::scratch_memory sums_;   // the sums of each thread's tiles
   detail::scratch_memory wide_;   // each thread's weights, widened
   detail::scratch_memory gated_;  // each thread's results before they are packed

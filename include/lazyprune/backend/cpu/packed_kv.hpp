@@ -35,8 +35,8 @@ class packed_kv {
   std::size_t width() const { return kv_heads_ * head_dim_; }  // numbers of a slot's key, and of its value
   std::size_t kv_heads() const { return kv_heads_; }
   dtype type() const { return type_; }                                                        // f32 or bf16
-  std::size_t key_depth() const { return type_ == dtype::f32 ? head_dim_ : padded_depth(); }  // inputs of a key panel
-  std::size_t value_tiles() const { return value_tiles_; }                                    // pairs of value panels
+  std::size_t key_depth() const { return type_ == dtype::f32 ? head_dim_ : padded_depth(); }  // inputs of a tile of keys
+  std::size_t value_tiles() const { return value_tiles_; }                                    // tiles of values
   std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
   std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
 
@@ -79,14 +79,14 @@ class packed_kv {
     });
   }
 
-  /// Returns a panel of keys: 16 slots of the block. Tile t of the block has the panels 2 t and 2 t + 1.
-  const std::byte* key_panel(std::size_t block, std::size_t head, std::size_t panel) const {
-    return head_of(block, head) + panel * key_panel_bytes();
+  /// Returns a tile of keys: 32 slots of the block.
+  const std::byte* key_tile(std::size_t block, std::size_t head, std::size_t tile) const {
+    return head_of(block, head) + tile * key_tile_bytes();
   }
 
-  /// Returns a panel of values: 16 dimensions, from slot `first` of the block on.
-  const std::byte* value_panel(std::size_t block, std::size_t head, std::size_t panel, std::size_t first) const {
-    return head_of(block, head) + keys_bytes() + panel * value_panel_bytes() + kernels::panel_offset(type_, first, 0);
+  /// Returns a tile of values: 32 dimensions, from slot `first` of the block on.
+  const std::byte* value_tile(std::size_t block, std::size_t head, std::size_t tile, std::size_t first) const {
+    return head_of(block, head) + block_tiles * key_tile_bytes() + tile * value_tile_bytes() + kernels::tile_offset(type_, first, 0);
   }
 
   float key(std::size_t slot, std::size_t head, std::size_t i) const { return read(key_at(slot, head, i)); }
@@ -112,22 +112,21 @@ class packed_kv {
   }
 
   std::size_t padded_depth() const { return (head_dim_ + 31) / 32 * 32; }
-  std::size_t key_panel_bytes() const { return kernels::panel_offset(type_, key_depth(), 0); }
-  std::size_t keys_bytes() const { return block_slots / kernels::panel_outputs * key_panel_bytes(); }
-  std::size_t value_panel_bytes() const { return kernels::panel_offset(type_, block_slots, 0); }
-  std::size_t head_bytes() const { return keys_bytes() + 2 * value_tiles_ * value_panel_bytes(); }
+  std::size_t key_tile_bytes() const { return kernels::tile_offset(type_, key_depth(), 0); }
+  std::size_t value_tile_bytes() const { return kernels::tile_offset(type_, block_slots, 0); }
+  std::size_t head_bytes() const { return block_tiles * key_tile_bytes() + value_tiles_ * value_tile_bytes(); }
   std::size_t block_bytes() const { return kv_heads_ * head_bytes(); }
 
   const std::byte* head_of(std::size_t block, std::size_t head) const { return blocks_[block].data() + head * head_bytes(); }
 
   const std::byte* key_at(std::size_t slot, std::size_t head, std::size_t i) const {
     const std::size_t output = slot % block_slots;
-    return key_panel(slot / block_slots, head, output / kernels::panel_outputs) +
-           kernels::panel_offset(type_, i, output % kernels::panel_outputs);
+    return key_tile(slot / block_slots, head, output / kernels::tile_outputs) +
+           kernels::tile_offset(type_, i, output % kernels::tile_outputs);
   }
   const std::byte* value_at(std::size_t slot, std::size_t head, std::size_t i) const {
-    return value_panel(slot / block_slots, head, i / kernels::panel_outputs, 0) +
-           kernels::panel_offset(type_, slot % block_slots, i % kernels::panel_outputs);
+    return value_tile(slot / block_slots, head, i / kernels::tile_outputs, 0) +
+           kernels::tile_offset(type_, slot % block_slots, i % kernels::tile_outputs);
   }
 
   template <dtype Type>
@@ -140,10 +139,9 @@ class packed_kv {
       std::memcpy(const_cast<std::byte*>(at), &stored, sizeof stored);
     };
     const std::byte *keys = key_at(slot, head, 0), *values = value_at(slot, head, 0);
-    for (std::size_t i = 0; i < head_dim_; ++i) write(keys + kernels::panel_offset(Type, i, 0), key[i]);
+    for (std::size_t i = 0; i < head_dim_; ++i) write(keys + kernels::tile_offset(Type, i, 0), key[i]);
     for (std::size_t i = 0; i < head_dim_; ++i)
-      write(values + i / kernels::panel_outputs * value_panel_bytes() + kernels::panel_offset(Type, 0, i % kernels::panel_outputs),
-            value[i]);
+      write(values + i / kernels::tile_outputs * value_tile_bytes() + kernels::tile_offset(Type, 0, i % kernels::tile_outputs), value[i]);
   }
 
   float read(const std::byte* at) const {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A weight, packed once in the order in which products read it.
 //
-// A panel is 16 outputs. A line of a panel is one cache line: one input of each output (f32), or two inputs (bf16, the first in the lower
-// half of 32 bits). Panels follow each other. Zeros pad the weight to an even number of panels and, in bf16, to a multiple of 32 inputs. In
-// a gated weight, panels of the gate and of the up projection alternate, so that a tile has both.
+// A weight is cut into tiles of 32 outputs (kernels/product_kernel.hpp), which follow each other. Zeros pad it to whole tiles and, in bf16,
+// to a multiple of 32 inputs. In a gated weight, the first half of a tile has outputs of the gate, and the second half has the same outputs
+// of the up projection.
 #pragma once
 
 #if defined(__SSE2__)
@@ -30,8 +30,6 @@ inline namespace v0 {
 /// with_tasks returns.
 class packed_matrix {
  public:
-  static constexpr std::size_t panel_outputs = kernels::panel_outputs;
-
   /// Stacks the parts along the outputs. Throws `error` if there are no parts, if they have different numbers of inputs, or if `as` is f16.
   packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
 
@@ -43,19 +41,19 @@ class packed_matrix {
   std::size_t outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_; }
   std::size_t depth() const { return depth_; }  // padded inputs
-  std::size_t panels() const { return panels_; }
+  std::size_t tiles() const { return tiles_; }
   dtype type() const { return type_; }
   bool gated() const { return gated_; }
   std::size_t bytes() const { return values_.bytes(); }
 
-  /// Returns the lines of panel p from input `first` on. `first` is a multiple of the number of inputs in a line.
-  const std::byte* panel(std::size_t p, std::size_t first = 0) const { return values_.data() + p * panel_bytes_ + offset(first); }
+  /// Returns the lines of tile t from input `first` on. `first` is a multiple of the number of inputs in a line.
+  const std::byte* tile(std::size_t t, std::size_t first = 0) const { return values_.data() + t * tile_bytes_ + offset(first); }
 
   /// Writes the weights of one output (inputs) as float.
   void read(std::size_t output, float* to) const {
-    const auto [p, lane] = place(output);
+    const auto [t, lane] = place(output);
     for (std::size_t i = 0; i < inputs_; ++i) {
-      const std::byte* at = panel(p) + kernels::panel_offset(type_, i, lane);
+      const std::byte* at = tile(t) + kernels::tile_offset(type_, i, lane);
       if (type_ == dtype::f32) {
         std::memcpy(to + i, at, 4);
       } else {
@@ -67,8 +65,10 @@ class packed_matrix {
   }
 
  private:
-  struct lane_of_panel {
-    std::size_t panel;
+  static constexpr std::size_t half_outputs = kernels::half_outputs;
+
+  struct lane_of_tile {
+    std::size_t tile;
     std::size_t lane;
   };
 
@@ -76,21 +76,21 @@ class packed_matrix {
       : outputs_(detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),
         depth_(as == dtype::f32 ? inputs_ : (inputs_ + 31) / 32 * 32),
-        panels_(2 * (gated ? (outputs_ / 2 + 15) / 16 : (outputs_ + 31) / 32)),
+        tiles_(gated ? (outputs_ / 2 + 15) / 16 : (outputs_ + 31) / 32),
         type_(as),
         gated_(gated),
-        panel_bytes_(offset(depth_)),
-        values_(panels_ * panel_bytes_) {
+        tile_bytes_(offset(depth_)),
+        values_(tiles_ * tile_bytes_) {
     fill(parts, threads);
   }
 
-  std::size_t offset(std::size_t input) const { return kernels::panel_offset(type_, input, 0); }
+  std::size_t offset(std::size_t input) const { return kernels::tile_offset(type_, input, 0); }
 
-  lane_of_panel place(std::size_t output) const {
-    if (!gated_) return {output / panel_outputs, output % panel_outputs};
+  lane_of_tile place(std::size_t output) const {
+    if (!gated_) return {output / kernels::tile_outputs, output % kernels::tile_outputs};
     const bool up = output >= outputs_ / 2;
     const std::size_t n = up ? output - outputs_ / 2 : output;
-    return {2 * (n / panel_outputs) + up, n % panel_outputs};
+    return {n / half_outputs, n % half_outputs + (up ? half_outputs : 0)};
   }
 
   /// The numbers of an output, in the type in which they are stored. If `numbers` is null, the output's numbers are zeros.
@@ -110,33 +110,36 @@ class packed_matrix {
       std::vector<tensor> parts;
     };
     const auto job = std::make_shared<filling>(filling{*this, {parts.begin(), parts.end()}});
-    const auto panels_before = [this](std::size_t byte) { return std::min((byte + panel_bytes_ - 1) / panel_bytes_, panels_); };
+    const auto tiles_before = [this](std::size_t byte) { return std::min((byte + tile_bytes_ - 1) / tile_bytes_, tiles_); };
     detail::with_tasks(threads, [&] {
       for (std::size_t page = 0; page < values_.bytes(); page += large_array::page)
-        detail::give_task([job, first = panels_before(page), end = panels_before(page + large_array::page)] {
-          for (std::size_t p = first; p < end; ++p) job->matrix.fill_panel(job->parts, p);
+        detail::give_task([job, first = tiles_before(page), end = tiles_before(page + large_array::page)] {
+          for (std::size_t t = first; t < end; ++t)
+            for (std::size_t half = 0; half < 2; ++half) job->matrix.fill_half(job->parts, t, half);
         });
     });
   }
 
-  void fill_panel(std::span<const tensor> parts, std::size_t p) {
+  /// Fills the first or the second half of a tile's lines.
+  void fill_half(std::span<const tensor> parts, std::size_t t, std::size_t half) {
     // The 16 rows are read side by side. In `rooms` their distance is a cache line more than a power of two, to avoid cache conflicts.
-    alignas(64) std::byte rooms[panel_outputs][part_inputs * 4 + kernels::line_bytes];
+    alignas(64) std::byte rooms[half_outputs][part_inputs * 4 + kernels::cache_line];
     for (std::size_t first = 0; first < depth_; first += part_inputs) {
       const std::size_t end = std::min(first + part_inputs, depth_), inputs = std::min(end, inputs_) - std::min(first, inputs_);
-      source_row sources[panel_outputs];
-      for (std::size_t lane = 0; lane < panel_outputs; ++lane) sources[lane] = source_of(parts, p, lane, first, inputs, rooms[lane]);
-      fill_lines(sources, inputs, (offset(end) - offset(first)) / kernels::line_bytes, values_.data() + p * panel_bytes_ + offset(first));
+      source_row sources[half_outputs];
+      for (std::size_t lane = 0; lane < half_outputs; ++lane) sources[lane] = source_of(parts, t, half, lane, first, inputs, rooms[lane]);
+      fill_lines(sources, inputs, (offset(end) - offset(first)) / kernels::line_bytes,
+                 values_.data() + t * tile_bytes_ + offset(first) + half * kernels::cache_line);
     }
   }
 
   /// Returns the `count` numbers of an output from input `first` on, either where they are stored or in `room`.
-  source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane, std::size_t first, std::size_t count,
-                       std::byte* room) const {
-    std::size_t row = panel * panel_outputs + lane;
+  source_row source_of(std::span<const tensor> parts, std::size_t t, std::size_t half, std::size_t lane, std::size_t first,
+                       std::size_t count, std::byte* room) const {
+    std::size_t row = t * kernels::tile_outputs + half * half_outputs + lane;
     if (gated_) {
-      row = panel / 2 * panel_outputs + lane;
-      parts = parts.subspan(panel % 2, 1);
+      row = t * half_outputs + lane;
+      parts = parts.subspan(half, 1);
     }
     for (const tensor& part : parts) {
       if (row < part.rows) return {part.type, part.row(row, first, count, room)};
@@ -145,16 +148,16 @@ class packed_matrix {
     return {};
   }
 
-  /// Fills lines with `inputs` numbers of each output. A block of 16 lines takes a cache line of numbers from each output. If these numbers
-  /// are stored in this matrix's type and fill the cache line, they are read in place.
-  void fill_lines(const source_row (&sources)[panel_outputs], std::size_t inputs, std::size_t lines, std::byte* to) const {
-    constexpr std::size_t block_lines = kernels::line_bytes / 4;
-    const std::size_t numbers = kernels::line_bytes / size_of(type_);
+  /// Fills half of these lines with `inputs` numbers of each of 16 outputs. A block of 16 lines takes a cache line of numbers from each
+  /// output. If these numbers are stored in this matrix's type and fill the cache line, they are read in place.
+  void fill_lines(const source_row (&sources)[half_outputs], std::size_t inputs, std::size_t lines, std::byte* to) const {
+    constexpr std::size_t block_lines = kernels::cache_line / 4;
+    const std::size_t numbers = kernels::cache_line / size_of(type_);
     for (std::size_t line = 0; line < lines; line += block_lines, to += block_lines * kernels::line_bytes) {
       const std::size_t first = line / block_lines * numbers, count = std::min(numbers, inputs - std::min(inputs, first));
-      alignas(64) std::byte converted[panel_outputs][kernels::line_bytes];
-      const std::byte* rows[panel_outputs];
-      for (std::size_t lane = 0; lane < panel_outputs; ++lane) {
+      alignas(64) std::byte converted[half_outputs][kernels::cache_line];
+      const std::byte* rows[half_outputs];
+      for (std::size_t lane = 0; lane < half_outputs; ++lane) {
         const source_row& source = sources[lane];
         if (source.numbers && source.type == type_ && count == numbers)
           rows[lane] = source.numbers + first * size_of(type_);
@@ -167,8 +170,8 @@ class packed_matrix {
 
   /// Converts `count` numbers of an output to this matrix's type, pads them with zeros to a cache line, and returns `to`.
   const std::byte* convert(const source_row& source, std::size_t first, std::size_t count, std::byte* to) const {
-    constexpr std::size_t most = kernels::line_bytes / 2;
-    const std::size_t numbers = kernels::line_bytes / size_of(type_);
+    constexpr std::size_t most = kernels::cache_line / 2;
+    const std::size_t numbers = kernels::cache_line / size_of(type_);
     alignas(64) std::byte some[most * 4] = {};  // an incomplete line, padded with zeros
     const std::byte* from = some;
     const dtype type = source.numbers ? source.type : type_;
@@ -186,14 +189,14 @@ class packed_matrix {
     return to;
   }
 
-  /// Writes each of the first `lines` columns of 16 rows as a line. Elements have 32 bits.
-  static void transpose(const std::byte* const (&rows)[panel_outputs], std::size_t lines, std::byte* to) {
+  /// Writes each of the first `lines` columns of 16 rows as half of a line. Elements have 32 bits.
+  static void transpose(const std::byte* const (&rows)[half_outputs], std::size_t lines, std::byte* to) {
 #if defined(__SSE2__)
     const auto load = [&](std::size_t row, std::size_t column) {
       return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + column * 4)));
     };
     for (std::size_t column = 0; column < lines; column += 4)
-      for (std::size_t row = 0; row < panel_outputs; row += 4) {
+      for (std::size_t row = 0; row < half_outputs; row += 4) {
         __m128 a = load(row, column), b = load(row + 1, column), c = load(row + 2, column), d = load(row + 3, column);
         _MM_TRANSPOSE4_PS(a, b, c, d);
         const __m128 columns[] = {a, b, c, d};
@@ -202,7 +205,7 @@ class packed_matrix {
       }
 #else
     for (std::size_t column = 0; column < lines; ++column)
-      for (std::size_t row = 0; row < panel_outputs; ++row)
+      for (std::size_t row = 0; row < half_outputs; ++row)
         std::memcpy(to + column * kernels::line_bytes + row * 4, rows[row] + column * 4, 4);
 #endif
   }
@@ -210,11 +213,11 @@ class packed_matrix {
   std::size_t outputs_;
   std::size_t inputs_;
   std::size_t depth_;
-  std::size_t panels_;
+  std::size_t tiles_;
   dtype type_;
   bool gated_;
-  std::size_t panel_bytes_;
-  large_array values_;  // (panels, lines, 64)
+  std::size_t tile_bytes_;
+  large_array values_;  // (tiles, lines, 128)
 };
 
 }  // namespace v0

@@ -47,7 +47,7 @@ class packed_rows {
   /// The distance of two strips in bytes. It is a cache line more than needed, because at distances of a power of two, the strips would
   /// compete for the same places in a cache.
   std::size_t strip_bytes() const {
-    return detail::whole_lines(input_bytes() * depth_ / sizeof(float)) * sizeof(float) + kernels::line_bytes;
+    return detail::whole_lines(input_bytes() * depth_ / sizeof(float)) * sizeof(float) + kernels::cache_line;
   }
   /// The packed rows of a strip, from input `first` on. `first` is a multiple of the number of inputs in a line of the weight.
   const std::byte* strip_data(std::size_t s, std::size_t first = 0) const { return packed_ + offset(s, first); }

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include <lazyprune/backend/cpu/isa.hpp>
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 #include <lazyprune/backend/cpu/packed_rows.hpp>
+#include <lazyprune/backend/cpu/tuning.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -31,19 +31,20 @@ struct product_block {
 /// and end within a group.
 class product_plan {
  public:
-  product_plan(const packed_rows& x, strip_range strips, const packed_matrix& w, int threads,
-               const detail::processor& here = detail::this_processor())
+  /// `tuning` must outlive the plan.
+  product_plan(const packed_rows& x, strip_range strips, const packed_matrix& w, int threads, const product_tuning& tuning)
       : x_(x),
         w_(w),
+        tuning_(tuning),
         strips_(strips),
-        tiles_(w.panels() / 2),
+        tiles_(w.tiles()),
         group_(strips.count == 1 ? least_group() : group_size(static_cast<std::size_t>(threads))),
-        depth_(strips.count == 1 ? w.depth() : cut_depth(here)),
+        depth_(strips.count == 1 ? w.depth() : cut_depth()),
         widens_(x.kernel().widen && strips.count >= widening_strips) {
     if (strips.count > 1) {
-      const auto fits = [&] {  // whether the weights of this block and the next fit into L2, with a quarter of L2 left for sums and rows
-        const std::size_t weights = depth_ * panel_input_bytes(), wide = panel_floats() * sizeof(float);
-        return 2 * group_ * (weights + (widens_ ? wide : weights)) <= here.l2 * 3 / 4;
+      const auto fits = [&] {  // whether the weights of this block and the next fit into L2
+        const std::size_t weights = depth_ * tile_input_bytes(), wide = wide_floats() * sizeof(float);
+        return group_ * (weights + (widens_ ? wide : weights)) <= tuning.weights;
       };
       // With few rows, products wait for weights. A smaller group that can prefetch the next block is faster than a larger one that cannot.
       while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
@@ -56,16 +57,27 @@ class product_plan {
 
   const packed_rows& rows() const { return x_; }
   const packed_matrix& weight() const { return w_; }
+  const product_tuning& tuning() const { return tuning_; }
   strip_range strips() const { return strips_; }
   std::size_t tasks() const { return tasks_; }
   std::size_t group() const { return group_; }      // tiles in a group
   bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
   bool widens() const { return widens_; }           // whether a block's weights are widened before the product
   bool prefetches() const { return prefetches_; }
+  /// How many bytes ahead a tile's lines are prefetched into L1.
+  std::size_t ahead() const { return strips_.count == 1 ? tuning_.stream_ahead : tuning_.ahead; }
 
-  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a panel, for each input
-  std::size_t tile_floats() const { return x_.strip() * kernels::tile_outputs; }
-  std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // floats of a block's panel, widened
+  /// Prefetches the first lines of the tile after tile t, if the plan has only one strip. Otherwise no memory would be read while the sums
+  /// of tile t are used.
+  void prefetch_after(std::size_t t) const {
+    if (strips_.count > 1 || t + 1 >= tiles_) return;
+    const std::byte* const next = w_.tile(t + 1);
+    for (std::size_t at = 0; at < tuning_.next_tile; at += kernels::cache_line) __builtin_prefetch(next + at);
+  }
+
+  std::size_t tile_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a tile, for each input
+  std::size_t sum_floats() const { return x_.strip() * kernels::tile_outputs; }                // floats of the sums of a strip and a tile
+  std::size_t wide_floats() const { return depth_ * kernels::tile_outputs; }                   // floats of a block's tile, widened
 
   /// Calls work(block, next) for each block of a task, in order. `next` is the block that a thread computes after this one if it takes the
   /// next task. After the last task, `next` has no tiles.
@@ -120,22 +132,19 @@ class product_plan {
   /// block_prefetch makes pairs of an even and an odd tile.
   std::size_t group_size(std::size_t threads) const {
     const std::size_t fair = threads == 1 ? tiles_ + 1 : tiles_ * strips_.count / (finest_shares * threads);
-    const std::size_t size = std::clamp(std::min(fair, tiles_ + 1), least_group(), kernel().group);
+    const std::size_t size = std::clamp(std::min(fair, tiles_ + 1), least_group(), tuning_.group);
     return size == 1 ? 1 : size / 2 * 2;
   }
 
-  /// Returns the number of inputs in a block. The number is so small that a strip stays in L1 or the group's weights stay in L2, as
-  /// product_kernel::strip_in_l1 says.
-  std::size_t cut_depth(const detail::processor& here) const {
-    const std::size_t strip_bytes = kernel().strip * kernel().element, weight_bytes = kernel().group * 2 * panel_input_bytes();
-    const std::size_t fitting =
-        std::max<std::size_t>(32, kernel().strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);
-    const std::size_t cuts = (w_.depth() + fitting - 1) / fitting;
+  /// Returns the number of inputs in a block. All blocks have nearly the same number, a multiple of 32.
+  std::size_t cut_depth() const {
+    const std::size_t cuts = (w_.depth() + tuning_.inputs - 1) / tuning_.inputs;
     return (w_.depth() / cuts + 31) / 32 * 32;
   }
 
   const packed_rows& x_;
   const packed_matrix& w_;
+  const product_tuning& tuning_;
   strip_range strips_;
   std::size_t tiles_;
   std::size_t group_;
@@ -155,8 +164,8 @@ class block_prefetch {
       : plan_(plan), block_(block), next_(next), pairs_(block.strips.count >= many_strips && plan.group() > 1) {
     const auto rounded_up = [](std::size_t bytes, std::size_t blocks) { return blocks == 0 ? 0 : (bytes + blocks - 1) / blocks; };
     row_step_ = rounded_up(plan.rows().input_bytes(), plan.group() >> pairs_);
-    shares_ = block.strips.count >> (1 + pairs_);
-    const std::size_t bytes = next_.count * plan.panel_input_bytes();
+    shares_ = block.strips.count >> pairs_;
+    const std::size_t bytes = next_.count * plan.tile_input_bytes();
     share_bytes_ = shares_ == 0 ? 0 : bytes / shares_;
     weight_step_ = rounded_up(bytes, shares_ * block.count);
   }
@@ -165,26 +174,37 @@ class block_prefetch {
   kernels::prefetch_run of(std::size_t strip, std::size_t i) const {
     const auto [first, count] = block_.strips;
     const kernels::prefetch_run nothing = kernels::no_prefetch(plan_.rows().strip_data(strip, block_.k));
-    if (!plan_.prefetches()) return nothing;
+    if (!plan_.prefetches()) return far_rows(strip) ? far_lines(i) : nothing;
     if (pairs_ && i % 2 == 0) {
       const std::byte* from =
           strip + 1 < first + count ? plan_.rows().strip_data(strip + 1, block_.k) : plan_.rows().strip_data(next_.strips.first, next_.k);
       return {from + i / 2 * row_step_ * block_.count, row_step_};
     }
-    const std::size_t place = strip - first, share = place >> (1 + pairs_), panel = place & (pairs_ ? 3u : 1u);
+    const std::size_t place = strip - first, share = place >> pairs_;
     if (share >= shares_ || next_.first + i >= next_.last) return nothing;
-    const std::size_t tile = next_.first + i - (pairs_ ? 1 : 0);
-    return {plan_.weight().panel(2 * tile + panel, next_.k) + share * share_bytes_, weight_step_};
+    const std::size_t tile = next_.first + i - (pairs_ && place % 2 == 0 ? 1 : 0);
+    return {plan_.weight().tile(tile, next_.k) + share * share_bytes_, weight_step_};
   }
 
  private:
   static constexpr std::size_t many_strips = 8;
 
+  /// Returns true if the plan has only this strip, and the strip has so many rows that its weights are prefetched into L2.
+  bool far_rows(std::size_t strip) const {
+    const std::size_t least = plan_.tuning().far_rows;
+    return plan_.strips().count == 1 && least > 0 && plan_.rows().rows_of(strip) >= least;
+  }
+
+  /// Returns the lines of tile i of the block, and of the tile after it, that are product_tuning::far bytes ahead.
+  kernels::prefetch_run far_lines(std::size_t i) const {
+    return {plan_.weight().tile(block_.first + i, block_.k) + plan_.tuning().far, plan_.tile_input_bytes(), kernels::cache_line};
+  }
+
   const product_plan& plan_;
   product_block block_, next_;
   bool pairs_;            // whether even and odd tiles prefetch different things
   std::size_t row_step_;  // bytes of the next strip that a tile prefetches, for each input
-  std::size_t shares_;    // how many shares a panel of the next block's weights has; a tile prefetches one share
+  std::size_t shares_;    // how many shares a tile of the next block has; a product prefetches one share
   std::size_t share_bytes_;
   std::size_t weight_step_;  // bytes of a share that a tile prefetches, for each input
 };

@@ -24,7 +24,7 @@ inline bool is_missing(lazyprune::isa instructions) {
   return true;
 }
 
-/// A strip of rows and two panels of a weight, in the layout of a kernel.
+/// A strip of rows and a tile of a weight, in the layout of a kernel.
 struct tile_sample {
   static constexpr std::size_t outputs = lazyprune::kernels::tile_outputs, line = lazyprune::kernels::line_bytes;
 
@@ -34,11 +34,11 @@ struct tile_sample {
       : kernel(k), rows(rows_), inputs(inputs_), depth(k.line_inputs == 1 ? inputs : (inputs + 31) / 32 * 32) {
     for (std::size_t i = 0; i < rows * inputs; ++i) x.push_back(number(i));
     for (std::size_t i = 0; i < outputs * inputs; ++i) w.push_back(number(1000 + i));
-    panels = lazyprune::aligned_array<std::byte>(2 * panel_bytes() + 64 * line);  // and room for lines that are prefetched but not used
-    std::fill_n(panels.data(), panels.size(), std::byte{});
+    tile = lazyprune::aligned_array<std::byte>(offset(depth) + 64 * line);  // and room for lines that are prefetched but not used
+    std::fill_n(tile.data(), tile.size(), std::byte{});
     for (std::size_t n = 0; n < outputs; ++n)
       for (std::size_t i = 0; i < inputs; ++i) {
-        std::byte* at = panels.data() + n / 16 * panel_bytes() + i / kernel.line_inputs * line + n % 16 * 4;
+        std::byte* at = tile.data() + offset(i) + n * 4;
         const std::uint16_t half = lazyprune::bf16_of_float(w[n * inputs + i]);
         if (kernel.line_inputs == 1)
           std::memcpy(at, &w[n * inputs + i], 4);
@@ -47,7 +47,7 @@ struct tile_sample {
       }
   }
 
-  std::size_t panel_bytes() const { return depth / kernel.line_inputs * line; }
+  std::size_t offset(std::size_t input) const { return input / kernel.line_inputs * line; }  // of its line in the tile
 
   /// Returns the sums (count, 32) of `count` rows from `first` on. One call of the kernel adds the inputs before `cut`, and a second call
   /// adds the others. If `wide` is true, the weights are widened first.
@@ -57,19 +57,18 @@ struct tile_sample {
     const guarded<float> input(rows, inputs, x);
     kernel.pack(input.view().row(first), input.view().stride, count, inputs, depth, packed.data());
     lazyprune::aligned_array<float> widened(depth * outputs + 64 * line / 4);
-    const auto panel = [&](std::size_t p, std::size_t from, std::size_t n) {
-      const std::byte* lines = panels.data() + p * panel_bytes() + from / kernel.line_inputs * line;
-      if (!wide) return lines;
-      float* at = widened.data() + p * depth * outputs / 2;
-      kernel.widen(lines, n, at);
-      return reinterpret_cast<const std::byte*>(at);
+    const auto lines = [&](std::size_t from, std::size_t n) {
+      const std::byte* stored = tile.data() + offset(from);
+      if (!wide) return stored;
+      kernel.widen(stored, n, widened.data());
+      return reinterpret_cast<const std::byte*>(widened.data());
     };
     const auto multiply = wide ? kernel.multiply_wide : kernel.multiply;
     kernel.enter();
-    multiply(packed.data(), count, panel(0, 0, cut), panel(1, 0, cut), cut, result.data(), {false, {panels.data(), 24}});
+    multiply(packed.data(), count, lines(0, cut), cut, result.data(), {false, {tile.data(), 24, 64}, kernel.ahead});
     if (cut < depth)
-      multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, panel(0, cut, depth - cut), panel(1, cut, depth - cut),
-               depth - cut, result.data(), {true, lazyprune::kernels::no_prefetch(packed.data())});
+      multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, lines(cut, depth - cut), depth - cut, result.data(),
+               {true, lazyprune::kernels::no_prefetch(packed.data()), 0});
     kernel.leave();
     result.resize(count * outputs);
     return result;
@@ -79,7 +78,7 @@ struct tile_sample {
   std::size_t rows, inputs, depth;
   std::vector<float> x;  // (rows, inputs)
   std::vector<float> w;  // (32, inputs)
-  lazyprune::aligned_array<std::byte> panels;
+  lazyprune::aligned_array<std::byte> tile;
 };
 
 /// Checks that packing writes each number where `packed_number` reads it, zeros after the inputs, and nothing else, and that parts of the
@@ -173,15 +172,14 @@ inline void check_unpacked(const lazyprune::kernels::product_kernel& kernel) {
       const tile_sample s(kernel, rows, depth, [&](std::size_t i) { return numbers[i % numbers.size()]; });
       std::vector<float> x(rows * stride), sums = normal_floats(kernel.strip * s.outputs, 2), before = sums;
       for (std::size_t r = 0; r < rows; ++r) std::copy_n(s.x.data() + r * depth, depth, x.data() + r * stride);
-      kernel.multiply_unpacked(x.data(), rows, s.panels.data(), s.panels.data() + s.panel_bytes(), depth, sums.data(), false);
+      kernel.multiply_unpacked(x.data(), rows, s.tile.data(), depth, sums.data(), false);
       CHECK(std::equal(sums.begin() + static_cast<std::ptrdiff_t>(rows * s.outputs), sums.end(),
                        before.begin() + static_cast<std::ptrdiff_t>(rows * s.outputs)));
       sums.resize(rows * s.outputs);
       REQUIRE(sums == s.sums(0, rows, depth));
       const std::size_t cut = depth / 2;
-      kernel.multiply_unpacked(x.data(), rows, s.panels.data(), s.panels.data() + s.panel_bytes(), cut, sums.data(), false);
-      kernel.multiply_unpacked(x.data() + cut, rows, s.panels.data() + cut * s.line, s.panels.data() + s.panel_bytes() + cut * s.line,
-                               depth - cut, sums.data(), true);
+      kernel.multiply_unpacked(x.data(), rows, s.tile.data(), cut, sums.data(), false);
+      kernel.multiply_unpacked(x.data() + cut, rows, s.tile.data() + s.offset(cut), depth - cut, sums.data(), true);
       REQUIRE(sums == s.sums(0, rows, depth));
     }
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The functions of one instruction set for the product of activations (rows, inputs) and a packed weight. A call computes one tile.
+// The functions of one instruction set for the product of activations (rows, inputs) and a packed weight. A call multiplies a strip, which
+// is a few rows, by one tile of the weight.
 //
-// A tile is a strip of a few rows times the 32 outputs of two neighbouring panels of the weight (packed_matrix.hpp has their layout). Every
-// sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2 and
-// AVX-512 add one chain of fused multiply-adds. VDPBF16PS adds pairs of products, the second product first. TDPBF16PS adds two chains of 16
-// products for each 32 inputs. If the inputs are cut into blocks, the sum continues from its stored value. So blocks, other rows and
+// A tile has 32 outputs. It consists of lines, in the order of the inputs. A line has one input (f32) or two inputs (bf16) of each output,
+// in two cache lines: the first has the outputs 0 to 15, the first half of the tile, and the second has the outputs 16 to 31. In bf16, the
+// first of two inputs is in the lower half of 32 bits. So a tile is one stream of memory, which processors prefetch well.
+//
+// Every sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2
+// and AVX-512 add one chain of fused multiply-adds. VDPBF16PS adds pairs of products, the second product first. TDPBF16PS adds two chains
+// of 16 products for each 32 inputs. If the inputs are cut into blocks, the sum continues from its stored value. So blocks, other rows and
 // threads do not change the bits of a sum.
 #pragma once
 
@@ -17,22 +21,25 @@ namespace lazyprune {
 inline namespace v0 {
 namespace kernels {
 
-inline constexpr std::size_t panel_outputs = 16;
-inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
-inline constexpr std::size_t line_bytes = 64;        // a line of a panel has one input (f32) or two inputs (bf16) of each output
-inline constexpr std::size_t pack_inputs = 32;       // packed inputs can be written this many at a time
-inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; a constant, so that rows are at fixed distances
+inline constexpr std::size_t half_outputs = 16;
+inline constexpr std::size_t tile_outputs = 2 * half_outputs;
+inline constexpr std::size_t cache_line = 64;              // bytes
+inline constexpr std::size_t line_bytes = 2 * cache_line;  // of a line of a tile
+inline constexpr std::size_t pack_inputs = 32;             // packed inputs can be written this many at a time
+inline constexpr std::size_t unpacked_stride = 256;        // the slots of a block of keys; a constant, so that rows are at fixed distances
 
-/// Returns the offset in a panel, in bytes, of the weight of this input for this output. With output 0 and the first input of a line, this
+/// Returns the offset in a tile, in bytes, of the weight of this input for this output. With output 0 and the first input of a line, this
 /// is the offset of the line.
-constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
+constexpr std::size_t tile_offset(dtype type, std::size_t input, std::size_t output) {
   return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
 }
 
-/// The memory to prefetch into L2 while a tile is computed: `step` bytes for each input of the tile, from `from` on.
+/// The memory to prefetch into L2 while a tile is computed: `step` bytes for each input of the tile, from `from` on. At each line of the
+/// tile, kernels prefetch the cache line at that place, and also the one `pair` bytes after it.
 struct prefetch_run {
   const std::byte* from;
   std::size_t step;
+  std::size_t pair = 0;
 };
 
 /// Returns a prefetch_run for a tile that needs no prefetch. A kernel does not test for this case, but prefetches `cached` again and again.
@@ -42,15 +49,15 @@ inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const 
 struct tile_mode {
   bool more;  // true: adds to the numbers in `sums`
   prefetch_run next;
+  std::size_t ahead;  // the line this many bytes after the line that is read is prefetched into L1
 };
 
 struct product_kernel {
-  std::size_t strip;        // rows of a tile, at most
+  std::size_t strip;        // rows that a call multiplies, at most
   std::size_t granule;      // packed rows are padded to a multiple of this
   std::size_t element;      // bytes of a packed activation
-  std::size_t line_inputs;  // inputs in a line of a panel
-  std::size_t group;        // neighbouring tiles of the weight in a block (product_plan.hpp), at most
-  bool strip_in_l1;         // true: the strip should stay in L1; false: the group's weights should stay in L2
+  std::size_t line_inputs;  // inputs in a line of a tile
+  std::size_t ahead;        // how many bytes ahead lines are best prefetched into L1, if they come from a cache (tile_mode)
 
   /// A thread calls `enter` before and `leave` after it computes tiles.
   void (*enter)();
@@ -64,21 +71,19 @@ struct product_kernel {
   /// Returns a number that `pack` wrote, of a strip whose rows are padded to `padded`.
   float (*packed_number)(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input);
 
-  /// sums (rows, 32) = a packed strip times `depth` inputs of both panels, or sums += this product (tile_mode). `mode` is passed by
-  /// reference, because its value does not fit into the registers for arguments, and small tiles need many calls.
-  void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                   float* sums, const tile_mode& mode);
+  /// sums (rows, 32) = a packed strip times `depth` inputs of a tile, or sums += this product (tile_mode). `mode` is passed by reference,
+  /// because its value does not fit into the registers for arguments, and small tiles need many calls.
+  void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, const tile_mode& mode);
 
-  /// Widens lines of a bf16 panel, `depth` inputs of each output, to lines of an f32 panel. `multiply_wide` then replaces `multiply`, with
+  /// Widens lines of a bf16 tile, `depth` inputs of each output, to lines of an f32 tile. `multiply_wide` then replaces `multiply`, with
   /// the same bits. Null if `multiply` is as fast when it widens the lines itself every time.
-  void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
-  void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                        float* sums, const tile_mode& mode);
+  void (*widen)(const std::byte* tile, std::size_t depth, float* wide);
+  void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                        const tile_mode& mode);
 
-  /// Does the same as `multiply` with f32 panels, with the same bits, but x (rows, depth) is not packed. Its rows are `unpacked_stride`
+  /// Does the same as `multiply` with an f32 tile, with the same bits, but x (rows, depth) is not packed. Its rows are `unpacked_stride`
   /// floats apart. Null if packing x first is as fast.
-  void (*multiply_unpacked)(const float* x, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                            float* sums, bool more);
+  void (*multiply_unpacked)(const float* x, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, bool more);
 
   /// out (rows, 32) = sums + bias (32), or out += sums + bias.
   void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
@@ -101,7 +106,10 @@ inline float packed_float(const std::byte* packed, std::size_t padded, std::size
 /// `enter` and `leave` of kernels that have nothing to prepare.
 inline void nothing() {}
 
-inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
+inline void prefetch_l2(const prefetch_run& next) {
+  __builtin_prefetch(next.from, 0, 2);
+  __builtin_prefetch(next.from + next.pair, 0, 2);
+}
 
 // e^x = 2^n e^rest: see exp() in shared/exponential.inc.
 inline constexpr float exp_limit = 170.0f;  // in float e^170 is infinity and e^-170 is 0; up to here, 2^n is the product of two floats

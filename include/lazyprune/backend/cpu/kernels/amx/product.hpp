@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AMX. Four tile registers have 16 x 16 sums each, two have rows, and two have weights. A register of weights has 16 lines of a
-// panel as they lie in memory: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
+// Products in AMX. Four tile registers have 16 x 16 sums each, two have rows, and two have weights. A register of weights has half of
+// 16 lines of a tile, as they lie in memory: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
@@ -19,13 +19,13 @@ namespace amx {
 
 inline constexpr std::size_t register_rows = 16, register_inputs = 32;
 inline constexpr std::size_t strip = 2 * register_rows;
-inline constexpr std::size_t register_bytes = register_rows * line_bytes;
+inline constexpr std::size_t register_bytes = register_rows * cache_line;
 
 /// Configures all eight registers as 16 rows of 64 bytes.
 LAZYPRUNE_AMX inline void enter() {
   alignas(64) std::uint8_t setup[64] = {1};  // palette 1
   for (int i = 0; i < 8; ++i) {
-    setup[16 + 2 * i] = line_bytes;
+    setup[16 + 2 * i] = cache_line;
     setup[48 + i] = register_rows;
   }
   asm volatile("" : : "r"(setup) : "memory");  // otherwise GCC 12 thinks that nobody reads `setup`
@@ -39,7 +39,7 @@ LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t r
                                std::byte* packed) {
   const std::size_t padded = rows <= register_rows ? register_rows : strip;
   for (std::size_t k = 0; k < depth; k += register_inputs)
-    for (std::size_t r = 0; r < padded; ++r, packed += line_bytes)
+    for (std::size_t r = 0; r < padded; ++r, packed += cache_line)
       _mm512_storeu_si512(packed, avx512_bf16::load_rounded(x + (r < rows ? r : rows - 1) * stride + k, k < inputs ? inputs - k : 0));
 }
 
@@ -50,9 +50,9 @@ inline float packed_number(const std::byte* packed, std::size_t padded, std::siz
   return float_of_bf16(bits);
 }
 
-LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                   std::size_t depth, float* sums, const tile_mode& mode) {
-  constexpr std::size_t row_bytes = tile_outputs * sizeof(float), ahead = 4 * register_bytes;
+LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                   const tile_mode& mode) {
+  constexpr std::size_t row_bytes = tile_outputs * sizeof(float), lines = 2 * register_bytes;
   float* lower = sums + register_rows * tile_outputs;
   const bool both = rows > register_rows;
   prefetch_run next = mode.next;
@@ -63,36 +63,34 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
   _tile_zero(3);
   if (mode.more) {
     _tile_loadd(0, sums, row_bytes);
-    _tile_loadd(1, sums + panel_outputs, row_bytes);
+    _tile_loadd(1, sums + half_outputs, row_bytes);
     if (both) {
       _tile_loadd(2, lower, row_bytes);
-      _tile_loadd(3, lower + panel_outputs, row_bytes);
+      _tile_loadd(3, lower + half_outputs, row_bytes);
     }
   }
-  for (std::size_t k = 0; k < depth; k += register_inputs, first += register_bytes, second += register_bytes) {
-    for (std::size_t line = 0; line < register_bytes; line += line_bytes) {
-      _mm_prefetch(reinterpret_cast<const char*>(first + ahead + line), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(second + ahead + line), _MM_HINT_T0);
-    }
-    for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += line_bytes) prefetch_l2(next.from);
-    _tile_loadd(6, first, line_bytes);
-    _tile_loadd(4, packed, line_bytes);
+  for (std::size_t k = 0; k < depth; k += register_inputs, tile += lines) {
+    for (std::size_t at = mode.ahead; at < mode.ahead + lines; at += cache_line)
+      _mm_prefetch(reinterpret_cast<const char*>(tile + at), _MM_HINT_T0);
+    for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += cache_line) prefetch_l2(next);
+    _tile_loadd(6, tile, line_bytes);
+    _tile_loadd(4, packed, cache_line);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, second, line_bytes);
+    _tile_loadd(7, tile + cache_line, line_bytes);
     _tile_dpbf16ps(1, 4, 7);
     packed += register_bytes;
     if (both) {
-      _tile_loadd(5, packed, line_bytes);
+      _tile_loadd(5, packed, cache_line);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
       packed += register_bytes;
     }
   }
   _tile_stored(0, sums, row_bytes);
-  _tile_stored(1, sums + panel_outputs, row_bytes);
+  _tile_stored(1, sums + half_outputs, row_bytes);
   if (both) {
     _tile_stored(2, lower, row_bytes);
-    _tile_stored(3, lower + panel_outputs, row_bytes);
+    _tile_stored(3, lower + half_outputs, row_bytes);
   }
   asm volatile("" ::: "memory");
 }
@@ -101,8 +99,7 @@ inline constexpr product_kernel bf16 = [] {
   product_kernel k = avx512_bf16::bf16;
   k.strip = strip;
   k.granule = register_rows;
-  k.group = 8;
-  k.strip_in_l1 = false;
+  k.ahead = 64 * line_bytes;
   k.enter = enter;
   k.leave = leave;
   k.pack = pack;

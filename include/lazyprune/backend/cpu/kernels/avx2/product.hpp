@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX2. A tile has up to 6 rows. A tile with more than 3 rows is computed one panel at a time, because the 16 registers do not
-// hold the sums of two panels. With 6 rows, the sums of one panel take 12 registers, the weights take 2, and a row's number takes 1.
+// Products in AVX2. More than 3 rows are multiplied by half of a tile at a time, because the 16 registers do not hold
+// more sums. With 6 rows, the sums of 16 outputs take 12 registers, the weights take 2, and a row's number takes 1.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@ namespace kernels {
 namespace avx2 {
 
 inline constexpr std::size_t strip = 6;
-inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
 /// The packed order is (depth, rows). Each store writes all 8 lanes, and the next store overwrites the lanes that are not rows. The last
 /// lines go through a buffer, because other memory may follow them.
@@ -58,9 +57,9 @@ LAZYPRUNE_AVX2_INLINE void store(const __m256 (&sums)[Rows][Vectors], float* to)
     for (int i = 0; i < Vectors; ++i) _mm256_storeu_ps(to + static_cast<std::size_t>(r) * tile_outputs + 8 * i, sums[r][i]);
 }
 
-/// sums += each row's number times a line of panel p.
+/// sums += each row's number times 16 outputs of a line: half p of the sums.
 template <int Rows, int Vectors>
-LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], int p, const float* x, __m256 low, __m256 high) {
+LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], std::size_t p, const float* x, __m256 low, __m256 high) {
 #pragma GCC unroll 6
   for (int r = 0; r < Rows; ++r) {
     const __m256 number = _mm256_broadcast_ss(x + r);
@@ -69,21 +68,20 @@ LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], int p, const 
   }
 }
 
-/// Multiplies by one or two panels in f32.
-template <int Rows, int Panels>
-LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&panels)[Panels], std::size_t depth, float* to,
-                                          const tile_mode& mode) {
-  __m256 sums[Rows][2 * Panels];
+/// Multiplies by one or both halves of a tile in f32.
+template <int Rows, int Halves>
+LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* lines, std::size_t depth, float* to, const tile_mode& mode) {
+  __m256 sums[Rows][2 * Halves];
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; ++k, x += Rows, next.from += next.step) {
-    prefetch_l2(next.from);
+    prefetch_l2(next);
 #pragma GCC unroll 2
-    for (int p = 0; p < Panels; ++p) {
-      const float* line = panels[p] + k * panel_outputs;
-      _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
+    for (std::size_t p = 0; p < Halves; ++p) {
+      const float* line = lines + k * tile_outputs + p * half_outputs;
+      _mm_prefetch(reinterpret_cast<const char*>(line) + mode.ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_loadu_ps(line), _mm256_loadu_ps(line + 8));
-      // Makes the compiler read the rows' numbers again for each panel, because no registers are left to keep them.
+      // Makes the compiler read the rows' numbers again for each half, because no registers are left to keep them.
       asm volatile("" ::: "memory");
     }
   }
@@ -93,22 +91,20 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
 alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                                               0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
-/// Multiplies by one or two panels in bf16, and widens their lines in registers. The first of two inputs is in the lower half of 32 bits,
-/// the second in the upper half.
-template <int Rows, int Panels>
-LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
-                                          const tile_mode& mode) {
-  __m256 sums[Rows][2 * Panels];
+/// Multiplies by one or both halves of a tile in bf16, and widens the lines in registers.
+template <int Rows, int Halves>
+LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* lines, std::size_t depth, float* to, const tile_mode& mode) {
+  __m256 sums[Rows][2 * Halves];
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   const auto* mask = reinterpret_cast<const __m256i*>(upper_halves);
   asm("" : "+r"(mask));  // the mask stays in memory: no register is left for it
   for (std::size_t k = 0; k < depth / 2; ++k, x += 2 * Rows, next.from += 2 * next.step) {
-    prefetch_l2(next.from);
+    prefetch_l2(next);
 #pragma GCC unroll 2
-    for (int p = 0; p < Panels; ++p) {
-      const auto* line = reinterpret_cast<const __m256i*>(panels[p] + k * panel_outputs);
-      _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
+    for (std::size_t p = 0; p < Halves; ++p) {
+      const auto* line = reinterpret_cast<const __m256i*>(lines + k * tile_outputs + p * half_outputs);
+      _mm_prefetch(reinterpret_cast<const char*>(line) + mode.ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line), 16)),
                _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line + 1), 16)));
       asm volatile("" ::: "memory");  // makes the compiler read the line again, because no registers are left to keep it
@@ -119,29 +115,29 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
   store(sums, to);
 }
 
-/// Up to 3 rows are multiplied by both panels at once, because enough registers are left. With one panel at a time, each addition would
-/// have to wait for an earlier one, because there would be too few sums.
+/// Up to 3 rows are multiplied by both halves at once, because enough registers are left. With one half at a time, each addition would have
+/// to wait for an earlier one, because there would be too few sums.
 template <class Weight, int Rows>
-LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, const Weight* second, std::size_t depth, float* sums,
-                                         const tile_mode& mode) {
+LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* tile, std::size_t depth, float* sums, const tile_mode& mode) {
   if constexpr (Rows <= 3) {
-    multiply_lines<Rows, 2>(x, {first, second}, depth, sums, mode);
+    multiply_lines<Rows, 2>(x, tile, depth, sums, mode);
   } else {
-    const auto [from, step] = mode.next;
-    const std::size_t half = (step + 1) / 2;  // the pass over each panel prefetches half of the run
-    multiply_lines<Rows, 1>(x, {first}, depth, sums, {mode.more, {from, half}});
-    multiply_lines<Rows, 1>(x, {second}, depth, sums + panel_outputs, {mode.more, {from + half * depth, half}});
+    // The pass over each half prefetches half of the run.
+    tile_mode first = mode, second = mode;
+    first.next.step = second.next.step = (mode.next.step + 1) / 2;
+    second.next.from += first.next.step * depth;
+    multiply_lines<Rows, 1>(x, tile, depth, sums, first);
+    multiply_lines<Rows, 1>(x, tile + half_outputs, depth, sums + half_outputs, second);
   }
 }
 
 template <class Weight>
-LAZYPRUNE_AVX2 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                    std::size_t depth, float* sums, const tile_mode& mode) {
-  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*, const tile_mode&) = {
+LAZYPRUNE_AVX2 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                    const tile_mode& mode) {
+  constexpr void (*by_rows[])(const float*, const Weight*, std::size_t, float*, const tile_mode&) = {
       multiply_rows<Weight, 1>, multiply_rows<Weight, 2>, multiply_rows<Weight, 3>,
       multiply_rows<Weight, 4>, multiply_rows<Weight, 5>, multiply_rows<Weight, 6>};
-  by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(first), reinterpret_cast<const Weight*>(second),
-                    depth, sums, mode);
+  by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(tile), depth, sums, mode);
 }
 
 #define LAZYPRUNE_KERNEL LAZYPRUNE_AVX2
@@ -156,8 +152,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,
                                     .element = 4,
                                     .line_inputs = 1,
-                                    .group = 4,
-                                    .strip_in_l1 = true,
+                                    .ahead = 24 * line_bytes,
                                     .enter = nothing,
                                     .leave = nothing,
                                     .pack = pack,

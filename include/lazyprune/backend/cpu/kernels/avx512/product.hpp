@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX-512. A tile has up to 12 rows and both panels, so its sums take up to 24 of the 32 registers.
+// Products in AVX-512. The sums of up to 12 rows take up to 24 of the 32 registers.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace kernels {
 namespace avx512 {
 
 inline constexpr std::size_t strip = 12;
-inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
+inline constexpr std::size_t usual_ahead = 24 * line_bytes;
 
 /// Stores the first `lines` vectors, `rows` lanes of each, one right after the other. Each store writes all 16 lanes, and the next store
 /// overwrites the lanes that are not rows. The last lines of a strip go through a buffer, because other memory may follow them. `last` is
@@ -67,7 +67,7 @@ LAZYPRUNE_AVX512_INLINE void store(const __m512 (&sums)[Rows][2], float* to) {
     for (int p = 0; p < 2; ++p) _mm512_storeu_ps(to + static_cast<std::size_t>(r) * tile_outputs + 16 * p, sums[r][p]);
 }
 
-/// sums += each row's number times a line of each panel.
+/// sums += each row's number times 16 outputs of each half of a tile.
 template <std::size_t Stride, int Rows>
 LAZYPRUNE_AVX512_INLINE void add_lines(__m512 (&sums)[Rows][2], const float* x, __m512 first, __m512 second) {
 #pragma GCC unroll 12
@@ -78,37 +78,36 @@ LAZYPRUNE_AVX512_INLINE void add_lines(__m512 (&sums)[Rows][2], const float* x, 
   }
 }
 
-LAZYPRUNE_AVX512_INLINE void prefetch(const void* line) { _mm_prefetch(static_cast<const char*>(line) + ahead, _MM_HINT_T0); }
+LAZYPRUNE_AVX512_INLINE void prefetch(const void* line, std::size_t ahead) {
+  _mm_prefetch(static_cast<const char*>(line) + ahead, _MM_HINT_T0);
+  _mm_prefetch(static_cast<const char*>(line) + ahead + cache_line, _MM_HINT_T0);
+}
 
 /// Multiplies by weights in f32.
 template <int Rows, bool Packed = true>
-LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, const float* second, std::size_t depth, float* to,
-                                           const tile_mode& mode) {
+LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* line, std::size_t depth, float* to, const tile_mode& mode) {
   __m512 sums[Rows][2];
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
-  for (std::size_t k = 0; k < depth; ++k, x += Packed ? Rows : 1, first += panel_outputs, second += panel_outputs, next.from += next.step) {
-    prefetch(first);
-    prefetch(second);
-    if constexpr (Packed) prefetch_l2(next.from);
-    add_lines<Packed ? 1 : unpacked_stride>(sums, x, _mm512_loadu_ps(first), _mm512_loadu_ps(second));
+  for (std::size_t k = 0; k < depth; ++k, x += Packed ? Rows : 1, line += tile_outputs, next.from += next.step) {
+    prefetch(line, mode.ahead);
+    if constexpr (Packed) prefetch_l2(next);
+    add_lines<Packed ? 1 : unpacked_stride>(sums, x, _mm512_loadu_ps(line), _mm512_loadu_ps(line + half_outputs));
   }
   store(sums, to);
 }
 
 /// Multiplies by weights in bf16, widened in registers. The first of two inputs is in the lower half of 32 bits, the second in the upper.
 template <int Rows>
-LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* first, const std::uint32_t* second, std::size_t depth,
-                                           float* to, const tile_mode& mode) {
+LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* line, std::size_t depth, float* to, const tile_mode& mode) {
   __m512 sums[Rows][2];
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  for (std::size_t k = 0; k < depth; k += 2, x += 2 * Rows, first += panel_outputs, second += panel_outputs, next.from += 2 * next.step) {
-    prefetch(first);
-    prefetch(second);
-    prefetch_l2(next.from);
-    const __m512i a = _mm512_loadu_si512(first), b = _mm512_loadu_si512(second);
+  for (std::size_t k = 0; k < depth; k += 2, x += 2 * Rows, line += tile_outputs, next.from += 2 * next.step) {
+    prefetch(line, mode.ahead);
+    prefetch_l2(next);
+    const __m512i a = _mm512_loadu_si512(line), b = _mm512_loadu_si512(line + half_outputs);
     add_lines<1>(sums, x, _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)));
     add_lines<1>(sums, x + Rows, _mm512_castsi512_ps(_mm512_and_si512(a, upper)), _mm512_castsi512_ps(_mm512_and_si512(b, upper)));
   }
@@ -117,43 +116,39 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* 
 
 /// Widens weights before the product. If the product widened them in registers, this work would compete with the multiplications, because
 /// Intel's cores have only two ports for 512 bits.
-LAZYPRUNE_AVX512 inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
+LAZYPRUNE_AVX512 inline void widen(const std::byte* tile, std::size_t depth, float* wide) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  for (std::size_t k = 0; k < depth; k += 2, lines += line_bytes, wide += tile_outputs) {
-    const __m512i pairs = _mm512_loadu_si512(lines);
-    _mm512_storeu_si512(wide, _mm512_slli_epi32(pairs, 16));
-    _mm512_storeu_si512(wide + panel_outputs, _mm512_and_si512(pairs, upper));
-  }
+  for (std::size_t k = 0; k < depth; k += 2, tile += line_bytes, wide += 2 * tile_outputs)
+    for (std::size_t half = 0; half < 2; ++half) {
+      const __m512i pairs = _mm512_loadu_si512(tile + half * cache_line);
+      _mm512_storeu_si512(wide + half * half_outputs, _mm512_slli_epi32(pairs, 16));
+      _mm512_storeu_si512(wide + tile_outputs + half * half_outputs, _mm512_and_si512(pairs, upper));
+    }
 }
 
 template <class Weight, int... Less>
 LAZYPRUNE_AVX512 inline void multiply_any(std::integer_sequence<int, Less...>, const std::byte* packed, std::size_t rows,
-                                          const std::byte* first, const std::byte* second, std::size_t depth, float* sums,
-                                          const tile_mode& mode) {
-  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*,
-                              const tile_mode&) = {multiply_rows<Less + 1>...};
-  by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(first), reinterpret_cast<const Weight*>(second),
-                    depth, sums, mode);
+                                          const std::byte* tile, std::size_t depth, float* sums, const tile_mode& mode) {
+  constexpr void (*by_rows[])(const float*, const Weight*, std::size_t, float*, const tile_mode&) = {multiply_rows<Less + 1>...};
+  by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(tile), depth, sums, mode);
 }
 
 template <class Weight>
-LAZYPRUNE_AVX512 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                      std::size_t depth, float* sums, const tile_mode& mode) {
-  multiply_any<Weight>(std::make_integer_sequence<int, strip>{}, packed, rows, first, second, depth, sums, mode);
+LAZYPRUNE_AVX512 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                      const tile_mode& mode) {
+  multiply_any<Weight>(std::make_integer_sequence<int, strip>{}, packed, rows, tile, depth, sums, mode);
 }
 
 template <int... Less>
-LAZYPRUNE_AVX512 inline void multiply_any_unpacked(std::integer_sequence<int, Less...>, const float* x, std::size_t rows,
-                                                   const float* first, const float* second, std::size_t depth, float* sums, bool more) {
-  constexpr void (*by_rows[])(const float*, const float*, const float*, std::size_t, float*,
-                              const tile_mode&) = {multiply_rows<Less + 1, false>...};
-  by_rows[rows - 1](x, first, second, depth, sums, {more, no_prefetch(x)});
+LAZYPRUNE_AVX512 inline void multiply_any_unpacked(std::integer_sequence<int, Less...>, const float* x, std::size_t rows, const float* tile,
+                                                   std::size_t depth, float* sums, bool more) {
+  constexpr void (*by_rows[])(const float*, const float*, std::size_t, float*, const tile_mode&) = {multiply_rows<Less + 1, false>...};
+  by_rows[rows - 1](x, tile, depth, sums, {more, no_prefetch(x), usual_ahead});
 }
 
-LAZYPRUNE_AVX512 inline void multiply_unpacked(const float* x, std::size_t rows, const std::byte* first, const std::byte* second,
-                                               std::size_t depth, float* sums, bool more) {
-  multiply_any_unpacked(std::make_integer_sequence<int, strip>{}, x, rows, reinterpret_cast<const float*>(first),
-                        reinterpret_cast<const float*>(second), depth, sums, more);
+LAZYPRUNE_AVX512 inline void multiply_unpacked(const float* x, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                               bool more) {
+  multiply_any_unpacked(std::make_integer_sequence<int, strip>{}, x, rows, reinterpret_cast<const float*>(tile), depth, sums, more);
 }
 
 #define LAZYPRUNE_KERNEL LAZYPRUNE_AVX512
@@ -168,8 +163,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,
                                     .element = 4,
                                     .line_inputs = 1,
-                                    .group = 8,
-                                    .strip_in_l1 = true,
+                                    .ahead = usual_ahead,
                                     .enter = nothing,
                                     .leave = nothing,
                                     .pack = pack,

@@ -44,16 +44,15 @@ inline float packed_number(const std::byte* packed, std::size_t padded, std::siz
 }
 
 template <int Rows>
-LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std::byte* first, const std::byte* second, std::size_t depth,
-                                                float* to, const tile_mode& mode) {
+LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std::byte* line, std::size_t depth, float* to,
+                                                const tile_mode& mode) {
   __m512 sums[Rows][2];
   avx512::load(sums, to, mode.more);
   prefetch_run next = mode.next;
-  for (std::size_t k = 0; k < depth; k += 2, x += Rows, first += line_bytes, second += line_bytes, next.from += 2 * next.step) {
-    avx512::prefetch(first);
-    avx512::prefetch(second);
-    prefetch_l2(next.from);
-    const auto a = (__m512bh)_mm512_loadu_si512(first), b = (__m512bh)_mm512_loadu_si512(second);
+  for (std::size_t k = 0; k < depth; k += 2, x += Rows, line += line_bytes, next.from += 2 * next.step) {
+    avx512::prefetch(line, mode.ahead);
+    prefetch_l2(next);
+    const auto a = (__m512bh)_mm512_loadu_si512(line), b = (__m512bh)_mm512_loadu_si512(line + cache_line);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
       const auto pair = (__m512bh)_mm512_set1_epi32(x[r]);
@@ -66,16 +65,14 @@ LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std
 
 template <int... Less>
 LAZYPRUNE_AVX512_BF16 inline void multiply_any(std::integer_sequence<int, Less...>, const std::byte* packed, std::size_t rows,
-                                               const std::byte* first, const std::byte* second, std::size_t depth, float* sums,
-                                               const tile_mode& mode) {
-  constexpr void (*by_rows[])(const std::int32_t*, const std::byte*, const std::byte*, std::size_t, float*,
-                              const tile_mode&) = {multiply_rows<Less + 1>...};
-  by_rows[rows - 1](reinterpret_cast<const std::int32_t*>(packed), first, second, depth, sums, mode);
+                                               const std::byte* tile, std::size_t depth, float* sums, const tile_mode& mode) {
+  constexpr void (*by_rows[])(const std::int32_t*, const std::byte*, std::size_t, float*, const tile_mode&) = {multiply_rows<Less + 1>...};
+  by_rows[rows - 1](reinterpret_cast<const std::int32_t*>(packed), tile, depth, sums, mode);
 }
 
-LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                           std::size_t depth, float* sums, const tile_mode& mode) {
-  multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, first, second, depth, sums, mode);
+LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                           const tile_mode& mode) {
+  multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, tile, depth, sums, mode);
 }
 
 inline constexpr product_kernel bf16 = [] {
