@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/large_array.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -101,11 +104,14 @@ LAZYPRUNE_AMX inline double tiles_amx() {
   return 4.0 * 16 * 16 * 32 * 2 * fma_rounds;
 }
 
+template <std::size_t Ahead>
 LAZYPRUNE_AVX2 inline void read_avx2(const std::byte* from, std::size_t lines) {
   __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
   for (std::size_t n = 0; n < lines; n += 2, from += 128) {
-    _mm_prefetch(reinterpret_cast<const char*>(from) + 4096, _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(from) + 4096 + 64, _MM_HINT_T0);
+    if constexpr (Ahead > 0) {
+      _mm_prefetch(reinterpret_cast<const char*>(from) + Ahead, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(from) + Ahead + 64, _MM_HINT_T0);
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) sums[i] = _mm256_xor_si256(sums[i], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + i));
   }
@@ -116,16 +122,21 @@ LAZYPRUNE_AVX2 inline void read_avx2(const std::byte* from, std::size_t lines) {
 #endif
 
 /// Reads `lines` cache lines of 64 bytes. `lines` must be even.
-inline void read(const std::byte* from, std::size_t lines) {
-#if defined(__x86_64__)
-  if (has(isa::avx2)) return read_avx2(from, lines);
-#endif
+inline void read_portable(const std::byte* from, std::size_t lines) {
   using portable::batch;
   batch sum(0.0f);
   for (std::size_t i = 0; i < lines * 64; i += sizeof(batch)) sum = sum + batch::load_unaligned(reinterpret_cast<const float*>(from + i));
   float out[batch::size];
   sum.store_unaligned(out);
   asm volatile("" : : "r"(out) : "memory");
+}
+
+/// The ways to read. Which one is the fastest depends on the processor: some wait less if lines are prefetched.
+inline std::vector<void (*)(const std::byte*, std::size_t)> readers() {
+#if defined(__x86_64__)
+  if (has(isa::avx2)) return {read_avx2<0>, read_avx2<4096>};
+#endif
+  return {read_portable};
 }
 
 }  // namespace kernels
@@ -149,19 +160,22 @@ class cpu_peaks {
 #endif
   }
 
-  /// Returns the B/s of reading `bytes` of memory. Each thread reads its own share. `bytes` must be larger than the caches.
+  /// Returns the B/s of reading `bytes` of memory, in huge pages as the weights are. Each thread reads its own share. `bytes` must be
+  /// larger than the caches.
   double reading(std::size_t bytes) const {
-    aligned_array<std::byte> memory(bytes / 4096 * 4096 + 8192);
+    large_array memory(bytes / 4096 * 4096 + 8192);
     const auto threads = static_cast<std::size_t>(threads_);
     const std::size_t lines = bytes / threads / 128 * 2;
     detail::for_tasks(threads_, threads,
                       [&](std::size_t t, std::size_t) { std::fill_n(memory.data() + t * lines * 64, lines * 64, std::byte{1}); });
-    const double most = fastest([&](std::size_t t) { kernels::read(memory.data() + t * lines * 64, lines); });
-    return static_cast<double>(lines * 64 * threads) / most;
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto read : kernels::readers())
+      least = std::min(least, fastest([&](std::size_t t) { read(memory.data() + t * lines * 64, lines); }));
+    return static_cast<double>(lines * 64 * threads) / least;
   }
 
  private:
-  static constexpr int times = 15;
+  static constexpr int times = 8;
 
   /// Runs `work(t)` on every thread t at once, `times` times. Returns the seconds of the fastest round.
   template <class Work>
