@@ -52,7 +52,7 @@ inline double arithmetic_ceiling(lazyprune::isa i, lazyprune::dtype type, int th
 inline double reading_ceiling(int threads) {
   static std::map<int, double> known;
   const auto [entry, fresh] = known.try_emplace(threads, 0.0);
-  if (fresh) entry->second = lazyprune::program::cpu_peaks(threads).reading(beyond_caches);
+  if (fresh) entry->second = lazyprune::program::cpu_peaks(threads).reading(lazyprune::program::cpu_peaks::beyond_caches());
   return entry->second;
 }
 

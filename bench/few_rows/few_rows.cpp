@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Measures what a step with few rows costs in addition to its arithmetic. The model has the shape of the bundled model, whose layers are
+// Measures steps with few rows, in two ways.
+//
+// step_over_its_parts shows what a step costs in addition to its arithmetic. The model has the shape of the bundled model, whose layers are
 // small. The policy keeps all tokens. A step reads 1 to 64 tokens after a context of 256 tokens. The operations of the step are also timed
 // alone, on one thread, layer after layer. `ratio` is the step's shortest time over the sum of the operations' times. On one thread, the
 // part of `ratio` above 1 is the work between the operations, and the cache misses that an operation does not have when it is timed alone.
 // With more threads, `ratio` should be lower, never higher.
+//
+// step_over_its_bound takes a model whose weights do not fit into a cache. A step takes at least as long as reading its weights
+// (`memory_ms`), and at least as long as the arithmetic of its products (`compute_ms`). The rates for these two times are the best that
+// were measured before and after the steps. `ratio` is the shortest time of a step over the larger of the two. It takes about 5 GB of
+// memory.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -16,6 +23,8 @@
 #include <limits>
 #include <numeric>
 #include <vector>
+
+#include "engine/cpu_peaks.hpp"
 
 namespace {
 
@@ -165,6 +174,65 @@ BENCHMARK(step_over_its_parts)
     ->ArgNames({"rows", "threads"})
     ->ArgsProduct({{1, 2, 4, 8, 16, 32, 64}, {1, 2}})
     ->Iterations(40)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+/// A model whose weights take more memory than caches have.
+const model<cpu>& large_model() {
+  static const model<cpu> m = [] {
+    const model_config config = shape_named("tinyllama-1.1b");
+    cpu backend;
+    return load_model(backend, config, random_source(config, dtype::bf16));
+  }();
+  return m;
+}
+
+void step_over_its_bound(benchmark::State& state) {
+  const auto rows = static_cast<std::size_t>(state.range(0));
+  const auto threads = static_cast<int>(state.range(1));
+  constexpr std::size_t context = 64;
+  const model<cpu>& m = large_model();
+  const model_config& c = m.config;
+  cpu backend({.threads = threads, .kv = dtype::bf16});
+  const program::cpu_peaks here(threads);
+  double reading = 0, arithmetic = 0;
+  const auto look_for_peaks = [&] {
+    reading = std::max(reading, here.reading(program::cpu_peaks::beyond_caches()));
+    arithmetic = std::max(arithmetic, here.arithmetic(backend.instructions(), dtype::bf16));
+  };
+  look_for_peaks();
+
+  std::vector<token_id> ids(context);
+  for (std::size_t i = 0; i < context; ++i) ids[i] = static_cast<token_id>(mix(0, i) % c.vocabulary);
+  workspace<cpu> work(m, backend);
+  sequence<cpu> text(m, any_session(dense(), {.layers = static_cast<layer_id>(c.layers), .max_tokens = c.max_positions}));
+  work.reserve(c.max_positions);
+  double step = std::numeric_limits<double>::infinity();
+  for (auto _ : state) {
+    text.clear();
+    forward(work, text, ids, phase::prefill);
+    step = std::min(step, least_seconds(4, [&] {
+                      if (forward(work, sequence_step<cpu>{text, std::span(ids).first(rows), phase::decode, rows}))
+                        benchmark::DoNotOptimize(read_logits(work, rows - 1));
+                    }));
+  }
+  look_for_peaks();
+
+  const std::size_t attention = c.hidden * 2 * (c.n_heads + c.n_kv_heads) * c.head_dim, head = c.hidden * c.vocabulary;
+  const auto layers = static_cast<double>(c.layers * (attention + 3 * c.hidden * c.ffn)), last = static_cast<double>(head);
+  constexpr double weight_bytes = 2, operations = 2;  // of a weight, and of a weight and a row
+  const double memory = weight_bytes * (layers + last) / reading;
+  const double compute = operations * (layers * static_cast<double>(rows) + last) / arithmetic;
+  state.counters["step_ms"] = 1e3 * step;
+  state.counters["memory_ms"] = 1e3 * memory;
+  state.counters["compute_ms"] = 1e3 * compute;
+  state.counters["ratio"] = step / std::max(memory, compute);
+}
+
+BENCHMARK(step_over_its_bound)
+    ->ArgNames({"rows", "threads"})
+    ->ArgsProduct({{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, {1, 2}})
+    ->Iterations(4)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

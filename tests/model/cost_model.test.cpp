@@ -143,6 +143,23 @@ TEST_CASE("a decode step costs one row per layer, attention to all known tokens 
     CHECK(costs.decode_step(c, known) == 2 * last_row(known, 6) + last_row(known, everything) + costs.logits(c));
 }
 
+TEST_CASE("a layer of a step costs its products, and its attention or the reading of keys and values, whichever takes longer") {
+  const model_config c = small();
+  const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);
+  const cost_model reads{.linear = 2.0, .attention = 0.001, .single = 16.0, .few_rows = 8};
+  const cost_model computes{.linear = 2.0, .attention = 3.0, .single = 0.001, .few_rows = 8};
+  const layer_work work{.rows = 5, .outputs = 3, .pairs = 90, .keys = 40};
+  const auto without_attention = [&](const cost_model& costs) { return costs.step_layer(c, {.rows = 5, .outputs = 3}); };
+  CHECK(reads.step_layer(c, work) == doctest::Approx(without_attention(reads) + 16.0 * 40 * 4 * kv_size));
+  CHECK(computes.step_layer(c, work) == doctest::Approx(without_attention(computes) + 3.0 * 90 * 4 * q_size));
+  // Up to few_rows rows, products cost as much as over one row.
+  CHECK(without_attention(reads) == reads.step_layer(c, {.rows = 1, .outputs = 1}));
+  CHECK(reads.step_layer(c, {.rows = 9, .outputs = 9}) > 1.1 * without_attention(reads));
+  CHECK(cost_model{}.step_layer(c, {.rows = 1, .outputs = 1, .pairs = 7, .keys = 7}) ==
+        doctest::Approx(cost_model{}.decode_step(c, 7) / static_cast<double>(c.layers) -
+                        cost_model{}.logits(c) / static_cast<double>(c.layers)));
+}
+
 TEST_CASE("a window is assumed to hold the same share of the kept tokens as of all tokens") {
   model_config c = small();
   c.windows = {6, 0, 6};

@@ -240,9 +240,10 @@ class measuring {
     if (!prunes()) return;
     bench_row& row = result_.rows.emplace_back(row_of(test, tokens, prefill, result_.policy, pruned));
     row.speedup = dense_seconds / row.seconds;
-    if (!prefill) return;
-    const auto predicted = [&](const cost_model& costs) { return prefill_cost(costs, dense) / prefill_cost(costs, pruned); };
-    row.predicted = predicted(costs_of(dense, measured_costs));
+    const auto predicted = [&](const cost_model& costs) {
+      return prefill ? prefill_cost(costs, dense) / prefill_cost(costs, pruned) : decode_cost(costs, dense) / decode_cost(costs, pruned);
+    };
+    if (prefill) row.predicted = predicted(costs_of(dense, measured_costs));
     row.predicted_with_memory = predicted(costs_of(dense, measured_costs_with_memory));
   }
 
@@ -269,7 +270,7 @@ class measuring {
       row.overhead = (typical.sections.policy + typical.sections.moving) / typical.seconds;
       row.work = prefill_cost({}, m);
     } else {
-      row.work = static_cast<double>(tokens) * step_bytes(m);
+      row.work = decoded_bytes(m);
     }
     return row;
   }
@@ -279,6 +280,13 @@ class measuring {
     return costs.scoring(m.last.scored_pairs) + costs.prefill(engine_->config(), m.last.prefill_rows);
   }
 
+  /// The cost of all decode steps.
+  double decode_cost(const cost_model& costs, const measured& m) const {
+    double cost = static_cast<double>(flags_.predict) * costs.logits(engine_->config(), m.last.prefill_rows.size());
+    for (const layer_work& work : m.last.step_layers) cost += costs.step_layer(engine_->config(), work);
+    return cost;
+  }
+
   /// Applies measured_costs or measured_costs_with_memory to the dense runs.
   template <class Costs>
   cost_model costs_of(const measured& dense, const Costs& costs) const {
@@ -286,9 +294,11 @@ class measuring {
     return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, dense.head_seconds());
   }
 
-  /// The bytes that a step reads. It reads the weights once for all sequences.
-  double step_bytes(const measured& m) const {
-    return static_cast<double>(engine_->step_weight_bytes()) + m.last.step_kv_rows * static_cast<double>(engine_->kv_row_bytes());
+  /// The bytes that the decode steps read. A step reads the weights once for all sequences.
+  double decoded_bytes(const measured& m) const {
+    std::size_t keys = 0;
+    for (const layer_work& work : m.last.step_layers) keys += work.keys;
+    return static_cast<double>(flags_.predict * engine_->step_weight_bytes() + keys * engine_->kv_row_bytes());
   }
 
   bench_flags flags_;

@@ -24,15 +24,12 @@ class batch_watch final : public step_observer {
  public:
   /// Returns the peak memory, measured at the end of each layer. Its `scratch` has only the waiting rows (layer_end::waiting_bytes).
   const memory_use& most() const { return memory_.most(); }
-  /// The number of active tokens, summed over layers, sequences and steps.
-  std::size_t kv_rows() const { return kv_rows_; }
   /// The sum of layer_end::scored_pairs over layers, sequences and steps.
   std::size_t scored_pairs() const { return scored_pairs_; }
 
   void step_begins(std::span<const token_id>, std::size_t) override { enter(0); }
   void layer_begins(const layer_plan& plan) override {
     if (plan.layer != layer_) enter(plan.layer);
-    kv_rows_ += plan.active.size();
   }
   void layer_ends(const layer_end& end) override {
     together_.kv_bytes += end.kv_bytes;
@@ -51,8 +48,40 @@ class batch_watch final : public step_observer {
   layer_id layer_ = 0;
   layer_end together_{};  // sums over the sequences that have computed layer_
   memory_watch memory_;
-  std::size_t kv_rows_ = 0;
   std::size_t scored_pairs_ = 0;
+};
+
+/// Adds up the work of each layer of each step over the sequences of a batch.
+class work_watch final : public step_observer {
+ public:
+  explicit work_watch(const model_config& config) : config_(config) {}
+
+  /// (steps, layers)
+  std::vector<layer_work> take() { return std::move(layers_); }
+
+  void step_begins(std::span<const token_id>, std::size_t) override { layer_ = none; }
+  void layer_begins(const layer_plan& plan) override {
+    if (plan.layer != layer_) layers_.emplace_back();
+    layer_ = plan.layer;
+    layer_work& work = layers_.back();
+    work.rows += plan.rows.size();
+    work.outputs += plan.output_rows;
+    const std::size_t window = config_.window(plan.layer);
+    const auto up_to = [&](std::size_t end) {  // the number of active tokens before position `end`
+      return static_cast<std::size_t>(std::ranges::lower_bound(plan.active, end) - plan.active.begin());
+    };
+    const auto unseen = [&](position row) { return window == 0 || row < window ? 0 : up_to(row - window + 1); };
+    const auto outputs = plan.rows.last(plan.output_rows);
+    for (const position row : outputs) work.pairs += up_to(std::size_t{row} + 1) - unseen(row);
+    if (!outputs.empty()) work.keys += plan.active.size() - unseen(outputs.front());
+  }
+
+ private:
+  static constexpr auto none = static_cast<layer_id>(-1);
+
+  const model_config& config_;
+  layer_id layer_ = none;
+  std::vector<layer_work> layers_;
 };
 
 /// Calls `wait` when a section of a step begins and when it ends. Put this observer before the step_timer in a list of observers, so that
@@ -85,7 +114,8 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
   batch_watch watch;
   step_timer timer;
   waiting_observer waits(wait);
-  step_observers in_prefill{&watch, &waits, &timer};
+  work_watch of_steps(work.model().config);
+  step_observers in_prefill{&watch, &waits, &timer}, in_decode{&watch, &of_steps};
   std::vector<sequence<Backend>> sequences;
   sequences.reserve(count);
   std::vector<sequence_step<Backend>> batch;
@@ -99,7 +129,6 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
     most = std::max(most, prompts[i].size() + steps);
   }
 
-  std::size_t prefill_kv_rows = 0;
   in_one_team(work.backend(), [&] {
     for (std::size_t k = 0; k <= steps; ++k) {
       const auto start = clock::now();
@@ -115,13 +144,12 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
       (k == 0 ? result.prefill_seconds : result.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
       if (k == 0) {
         result.sections = timer.seconds();
-        prefill_kv_rows = watch.kv_rows();
         result.scored_pairs = watch.scored_pairs();
       }
-      for (std::size_t i = 0; i < count; ++i) batch[i] = {sequences[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &watch};
+      for (std::size_t i = 0; i < count; ++i) batch[i] = {sequences[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &in_decode};
     }
   });
-  if (steps > 0) result.step_kv_rows = static_cast<double>(watch.kv_rows() - prefill_kv_rows) / static_cast<double>(steps);
+  result.step_layers = of_steps.take();
   for (const sequence<Backend>& seq : sequences) result.prefill_rows.push_back(seq.session().stats().prefill_rows);
   result.memory = watch.most();
   result.memory.scratch += work.bytes(most);

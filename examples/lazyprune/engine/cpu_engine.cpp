@@ -18,10 +18,9 @@ class cpu_engine final : public loaded_engine<cpu> {
 
   /// Measures the rates; this takes time.
   std::optional<peak_rates> peaks() const override {
-    constexpr std::size_t more_than_caches = std::size_t{2} << 30;
     const isa path = cpu(how()).instructions();
     const cpu_peaks here(threads());
-    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(more_than_caches)};
+    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(cpu_peaks::beyond_caches())};
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/large_array.hpp>
+#include <lazyprune/backend/machine_limits.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -121,7 +122,6 @@ LAZYPRUNE_AVX2 inline void read_avx2(const std::byte* from, std::size_t lines) {
 
 #endif
 
-/// Reads `lines` cache lines of 64 bytes. `lines` must be even.
 inline void read_portable(const std::byte* from, std::size_t lines) {
   using portable::batch;
   batch sum(0.0f);
@@ -131,8 +131,11 @@ inline void read_portable(const std::byte* from, std::size_t lines) {
   asm volatile("" : : "r"(out) : "memory");
 }
 
-/// The ways to read. Which one is the fastest depends on the processor: some wait less if lines are prefetched.
-inline std::vector<void (*)(const std::byte*, std::size_t)> readers() {
+/// Reads an even number of cache lines of 64 bytes.
+using reader = void (*)(const std::byte* from, std::size_t lines);
+
+/// The ways to read memory. Prefetching makes some processors faster and others slower.
+inline std::vector<reader> readers() {
 #if defined(__x86_64__)
   if (has(isa::avx2)) return {read_avx2<0>, read_avx2<4096>};
 #endif
@@ -141,7 +144,7 @@ inline std::vector<void (*)(const std::byte*, std::size_t)> readers() {
 
 }  // namespace kernels
 
-/// Measures the peak rates with `threads` threads at once. Each rate is the best of `times` short measurements.
+/// Measures the peak rates with `threads` threads at once. Each rate is the best of several short measurements.
 class cpu_peaks {
  public:
   explicit cpu_peaks(int threads) : threads_(threads) {}
@@ -160,6 +163,12 @@ class cpu_peaks {
 #endif
   }
 
+  /// Returns a number of bytes for `reading`: 2 GiB, or a quarter of the available memory if that is less.
+  static std::size_t beyond_caches() {
+    constexpr std::uint64_t enough = std::uint64_t{2} << 30;
+    return static_cast<std::size_t>(std::min(enough, available_memory().value_or(4 * enough) / 4));
+  }
+
   /// Returns the B/s of reading `bytes` of memory, in huge pages as the weights are. Each thread reads its own share. `bytes` must be
   /// larger than the caches.
   double reading(std::size_t bytes) const {
@@ -168,20 +177,23 @@ class cpu_peaks {
     const std::size_t lines = bytes / threads / 128 * 2;
     detail::for_tasks(threads_, threads,
                       [&](std::size_t t, std::size_t) { std::fill_n(memory.data() + t * lines * 64, lines * 64, std::byte{1}); });
+    const auto rounds = [&](kernels::reader read, int count) {
+      return fastest(count, [&](std::size_t t) { read(memory.data() + t * lines * 64, lines); });
+    };
     double least = std::numeric_limits<double>::infinity();
-    for (const auto read : kernels::readers())
-      least = std::min(least, fastest([&](std::size_t t) { read(memory.data() + t * lines * 64, lines); }));
+    kernels::reader best = nullptr;
+    for (const kernels::reader read : kernels::readers())
+      if (const double seconds = rounds(read, 1); seconds < least) least = seconds, best = read;
+    least = std::min(least, rounds(best, 4));
     return static_cast<double>(lines * 64 * threads) / least;
   }
 
  private:
-  static constexpr int times = 8;
-
-  /// Runs `work(t)` on every thread t at once, `times` times. Returns the seconds of the fastest round.
+  /// Runs `work(t)` on every thread t at once, `rounds` times. Returns the seconds of the fastest round.
   template <class Work>
-  double fastest(const Work& work) const {
+  double fastest(int rounds, const Work& work) const {
     double least = 1e9;
-    for (int i = 0; i < times; ++i) {
+    for (int i = 0; i < rounds; ++i) {
       const auto start = std::chrono::steady_clock::now();
       detail::for_tasks(threads_, static_cast<std::size_t>(threads_), [&](std::size_t t, std::size_t) { work(t); });
       least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -191,7 +203,7 @@ class cpu_peaks {
 
   double best(double (*work)()) const {
     double done = 0;
-    const double least = fastest([&](std::size_t t) {
+    const double least = fastest(15, [&](std::size_t t) {
       const double operations = work();
       if (t == 0) done = operations;
     });

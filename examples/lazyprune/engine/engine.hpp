@@ -16,6 +16,7 @@
 #include "models/model_choice.hpp"
 
 #include <lazyprune/core/types.hpp>
+#include <lazyprune/model/cost_model.hpp>
 #include <lazyprune/model/generation.hpp>
 #include <lazyprune/session/any_session.hpp>
 
@@ -33,9 +34,9 @@ struct batch_run {
   step_seconds sections{};                               // the prefill's time by section
   std::vector<std::vector<std::size_t>> prefill_rows{};  // (sequences, layers): statistics::prefill_rows
   std::size_t scored_pairs = 0;                          // of the prefill: layer_end::scored_pairs, summed over layers and sequences
-  double step_kv_rows = 0;  // rows of keys and values that a decode step reads: mean over steps, summed over layers and sequences
-  memory_use memory{};      // peak, all sequences together
-  std::vector<std::vector<token_id>> tokens{};  // (sequences, steps + 1): generated
+  std::vector<layer_work> step_layers{};                 // (steps, layers): of the decode steps
+  memory_use memory{};                                   // peak, all sequences together
+  std::vector<std::vector<token_id>> tokens{};           // (sequences, steps + 1): generated
 };
 
 /// The peak rates of a machine.

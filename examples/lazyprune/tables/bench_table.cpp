@@ -26,7 +26,7 @@ std::string heading_of(const bench_table& bench) {
   if (in_batches(bench)) out += "rates and memory are over all sequences of a batch\n";
   if (!bench.policy.empty())
     out +=
-        "predicted: the speedup by computing alone; with memory: if layers of few rows wait for their weights\n"
+        "predicted: the speedup by computing alone; with memory: if layers of few rows (in tg, all layers) wait for their weights\n"
         "reached: the speedup, divided by the predicted one with memory\n";
   return out + "memory: the peak, without the weights\n\n";
 }

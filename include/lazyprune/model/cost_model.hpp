@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The expected cost of a prefill, in floating-point operations, from the rows that each layer computes. The ratio of two such costs is
-// the expected speedup, which is compared with the measured speedup. The costs of selecting and moving rows are left out. They explain a
-// part of the gap between the two speedups.
+// The expected cost of prefills and decode steps, in floating-point operations, from the rows that each layer computes. The ratio of two
+// such costs is the expected speedup, which is compared with the measured speedup. The costs of selecting and moving rows are left out.
+// They explain a part of the gap between the two speedups.
 //
 // A product of a few rows with a weight matrix waits for its weights: it takes as long as reading them from memory. measured_costs assumes
 // this only of a single row. measured_costs_with_memory assumes it of as many rows as compute in that time.
@@ -15,6 +15,16 @@
 
 namespace lazyprune {
 inline namespace v0 {
+
+/// The work of one layer in one step, summed over the sequences of a batch.
+struct layer_work {
+  std::size_t rows = 0;     // tokens that get keys and values
+  std::size_t outputs = 0;  // those that are computed in full
+  std::size_t pairs = 0;    // pairs of an output and a token that it attends to
+  std::size_t keys = 0;     // tokens whose keys and values are read
+
+  friend bool operator==(const layer_work&, const layer_work&) = default;
+};
 
 /// The cost of one operation, in any unit. If all members are 1, a cost is a number of floating-point operations.
 struct cost_model {
@@ -72,6 +82,14 @@ struct cost_model {
       cost += layer(c, 1, 1, 1) + attention * static_cast<double>(seen - 1) * 4.0 * static_cast<double>(c.n_heads * c.head_dim);
     }
     return cost;
+  }
+
+  /// The cost of a layer of a decode step, without the logits. Attention costs its operations, or the reading of keys and values if that
+  /// takes longer. Keys and values are assumed to have the type of the weights, so reading one of their numbers costs as much as a weight.
+  double step_layer(const model_config& c, const layer_work& work) const {
+    const double computing = attention * static_cast<double>(work.pairs * c.n_heads * c.head_dim);
+    const double reading = single * static_cast<double>(work.keys * c.n_kv_heads * c.head_dim);
+    return products(c, work.rows, work.outputs) + 4.0 * std::max(computing, reading);
   }
 
   friend bool operator==(const cost_model&, const cost_model&) = default;

@@ -149,25 +149,31 @@ TEST_CASE("nothing is prefetched if L2 has no room for it") {
   }
 }
 
-TEST_CASE("a strip of many rows prefetches the lines that are far ahead in the same stream") {
-  const packed_matrix w = zeros(320, 2048, dtype::bf16);
-  for (const isa path : every_isa) {
-    const kernels::product_kernel& kernel = kernels::kernels_of(path).bf16;
-    product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
-    tuning.far_rows = 2;
-    tuning.far = 3 * kernels::line_bytes;
-    for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
-      const packed_rows x = rows_for(w, kernel, rows);
-      const product_plan plan(x, all_strips(x), w, 1, tuning);
-      CHECK(plan.ahead() == tuning.stream_ahead);
-      for_blocks(plan, [&](const product_block& p, const product_block& next) {
-        const kernels::prefetch_run run = block_prefetch(plan, p, next).of(0, 0);
-        CHECK((run.from == w.tile(p.first, p.k) + tuning.far) == (rows >= 2));
-        CHECK(run.step * kernel.line_inputs == (rows >= 2 ? kernels::line_bytes : 0));
-        CHECK(run.pair == (rows >= 2 ? kernels::cache_line : 0));
-      });
+TEST_CASE("if a plan has one strip of many rows, each tile prefetches lines that are far ahead in the same stream") {
+  const stored half(std::vector<float>(160 * 2048), 160, 2048, dtype::bf16);
+  const packed_matrix gated(half, half, dtype::bf16, 1), plain = zeros(320, 2048, dtype::bf16);
+  for (const packed_matrix* w : {&gated, &plain})
+    for (const isa path : every_isa) {
+      const kernels::product_kernel& kernel = kernels::kernels_of(path).bf16;
+      product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
+      tuning.many_rows = 2;
+      tuning.stream_ahead = 5;
+      tuning.far = 3 * kernels::line_bytes;
+      for (std::size_t rows = 1; rows <= 2 * kernel.strip; ++rows) {
+        const packed_rows x = rows_for(*w, kernel, rows);
+        const product_plan plan(x, all_strips(x), *w, 1, tuning);
+        CHECK(plan.ahead() == (x.strips() == 1 ? 5 : tuning.ahead));
+        const bool far = rows >= 2 && x.strips() == 1;
+        CHECK(plan.far() == (far ? tuning.far : 0));
+        for_blocks(plan, [&](const product_block& p, const product_block& next) {
+          for (std::size_t i = 0; i < p.last - p.first && x.strips() == 1; ++i) {
+            const kernels::prefetch_run run = block_prefetch(plan, p, next).of(0, i);
+            CHECK((run.from == w->tile(p.first + i, p.k) + tuning.far) == far);
+            CHECK(run.step * kernel.line_inputs == (far ? kernels::line_bytes : 0));
+          }
+        });
+      }
     }
-  }
 }
 
 TEST_CASE("a block prefetches the lines of the next block and, with many strips, each strip prefetches the lines of the next strip") {

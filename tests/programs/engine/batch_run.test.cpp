@@ -68,17 +68,29 @@ TEST_CASE_TEMPLATE("each sequence of a batch generates and computes the same as 
   const std::vector<std::vector<token_id>> prompts{prompt_of(9, 1), prompt_of(5, 2), prompt_of(20, 3)};
   const batch_run batch = of.together(prompts, 4);
   REQUIRE(batch.tokens.size() == 3);
-  std::size_t kv_rows = 0, kv_bytes = 0, largest = 0;
+  std::size_t kv_bytes = 0, largest = 0;
+  const std::size_t layers = of.net.config.layers;
+  std::vector<layer_work> expected(4 * layers);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const generation alone = of.alone(i, prompts[i], 4);
     CHECK(batch.tokens[i] == alone.tokens);
     CHECK(batch.prefill_rows[i] == alone.cost.prefill_rows);
-    for (const step_trace& step : std::span(alone.trace).subspan(1))
-      for (const layer_trace& layer : step.layers) kv_rows += layer.active.size();
+    for (std::size_t s = 0; s < 4; ++s)
+      for (std::size_t l = 0; l < layers; ++l) {
+        const layer_trace& layer = alone.trace[s + 1].layers[l];
+        layer_work& work = expected[s * layers + l];
+        work.rows += layer.rows.size();
+        work.keys += layer.active.size();
+        for (const position row : layer.rows) {
+          if (l + 1 == layers && row != layer.rows.back()) continue;  // the last layer computes only the last row in full
+          ++work.outputs;
+          work.pairs += static_cast<std::size_t>(std::ranges::count_if(layer.active, [&](position t) { return t <= row; }));
+        }
+      }
     kv_bytes += alone.memory.kv;
     largest = std::max(largest, alone.memory.kv);
   }
-  CHECK(batch.step_kv_rows == static_cast<double>(kv_rows) / 4.0);
+  CHECK(batch.step_layers == expected);
   CHECK(batch.memory.kv == kv_bytes);  // keys and values only grow, so the peaks add up
   CHECK(batch.memory.kv > largest);
   CHECK(batch.memory.store > 0);
@@ -89,6 +101,28 @@ TEST_CASE_TEMPLATE("each sequence of a batch generates and computes the same as 
   CHECK(batch.sections.attention > 0);
   CHECK(batch.sections.moving > 0);
   CHECK(batch.sections.logits > 0);
+}
+
+TEST_CASE("the work of a layer with a window is what its rows see") {
+  model_config config = tiny();
+  config.windows = {0, 3};
+  const std::vector<position> active{0, 1, 4, 5, 6, 9}, rows{5, 9};
+  work_watch watch(config);
+  const auto step = [&](std::size_t sequences) {
+    for (std::size_t i = 0; i < sequences; ++i) watch.step_begins({}, 1);
+    for (layer_id l = 0; l < 2; ++l)
+      for (std::size_t i = 0; i < sequences; ++i)
+        watch.layer_begins({.layer = l, .active = active, .rows = rows, .sources = {}, .output_rows = l == 0 ? std::size_t{2} : 1});
+  };
+  step(1);
+  step(3);
+  const std::vector<layer_work> work = watch.take();
+  REQUIRE(work.size() == 4);
+  // Position 5 sees four tokens and position 9 sees six. In the window, position 9 sees only itself.
+  CHECK(work[0] == layer_work{.rows = 2, .outputs = 2, .pairs = 4 + 6, .keys = 6});
+  CHECK(work[1] == layer_work{.rows = 2, .outputs = 1, .pairs = 1, .keys = 1});
+  CHECK(work[2] == layer_work{.rows = 6, .outputs = 6, .pairs = 30, .keys = 18});
+  CHECK(work[3] == layer_work{.rows = 6, .outputs = 3, .pairs = 3, .keys = 3});
 }
 
 TEST_CASE("a batch of one sequence takes the same memory as the sequence alone") {
@@ -104,7 +138,7 @@ TEST_CASE("with 0 decode steps the prefill still generates one token") {
   many<reference<float>> of;
   const batch_run batch = of.together({prompt_of(3, 1), prompt_of(4, 1)}, 0);
   CHECK(batch.tokens[1].size() == 1);
-  CHECK(batch.step_kv_rows == 0);
+  CHECK(batch.step_layers.empty());
   CHECK(batch.decode_seconds == 0);
 }
 

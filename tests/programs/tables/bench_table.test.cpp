@@ -49,7 +49,7 @@ TEST_CASE("Markdown") {
       "model m, bf16, 2.00 KiB, cpu (avx2)\n"
       "pruned: --stages 1:0.5\n"
       "tg8 follows the prompt of 64 tokens\n"
-      "predicted: the speedup by computing alone; with memory: if layers of few rows wait for their weights\n"
+      "predicted: the speedup by computing alone; with memory: if layers of few rows (in tg, all layers) wait for their weights\n"
       "reached: the speedup, divided by the predicted one with memory\n"
       "memory: the peak, without the weights\n"
       "\n"

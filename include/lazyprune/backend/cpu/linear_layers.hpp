@@ -14,7 +14,7 @@ inline namespace v0 {
 /// The sums of a row have the same bits for any number of threads and in any batch.
 class linear_layers {
  public:
-  /// `path` is the instruction set of the rows that will be multiplied.
+  /// The kernels of `path` pack the rows that will be multiplied.
   linear_layers(isa path, int threads) : threads_(threads), f32_(tuning_of(path, dtype::f32)), bf16_(tuning_of(path, dtype::bf16)) {}
 
   std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + gated_.bytes(); }

@@ -31,7 +31,6 @@ struct product_block {
 /// and end within a group.
 class product_plan {
  public:
-  /// `tuning` must outlive the plan.
   product_plan(const packed_rows& x, strip_range strips, const packed_matrix& w, int threads, const product_tuning& tuning)
       : x_(x),
         w_(w),
@@ -44,12 +43,15 @@ class product_plan {
     if (strips.count > 1) {
       const auto fits = [&] {  // whether the weights of this block and the next fit into L2
         const std::size_t weights = depth_ * tile_input_bytes(), wide = wide_floats() * sizeof(float);
-        return group_ * (weights + (widens_ ? wide : weights)) <= tuning.weights;
+        return group_ * (weights + (widens_ ? wide : weights)) <= tuning.weight_bytes;
       };
       // With few rows, products wait for weights. A smaller group that can prefetch the next block is faster than a larger one that cannot.
       while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
       prefetches_ = fits();
     }
+    const bool alone = strips.count == 1, many_rows = x.rows_of(strips.first) >= tuning.many_rows;
+    ahead_ = alone && (!many_rows || tuning.far > 0) ? tuning.stream_ahead : tuning.ahead;
+    far_ = alone && many_rows ? tuning.far : 0;
     const auto team = static_cast<std::size_t>(threads);
     const std::size_t equal = (groups() + team - 1) / team * team;  // the number of groups, rounded up to a multiple of the threads
     tasks_ = strips.count == 1 || equal * finest_shares <= groups() * (finest_shares + 1) ? groups() : equal;
@@ -57,27 +59,25 @@ class product_plan {
 
   const packed_rows& rows() const { return x_; }
   const packed_matrix& weight() const { return w_; }
-  const product_tuning& tuning() const { return tuning_; }
   strip_range strips() const { return strips_; }
   std::size_t tasks() const { return tasks_; }
   std::size_t group() const { return group_; }      // tiles in a group
   bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
   bool widens() const { return widens_; }           // whether a block's weights are widened before the product
   bool prefetches() const { return prefetches_; }
-  /// How many bytes ahead a tile's lines are prefetched into L1.
-  std::size_t ahead() const { return strips_.count == 1 ? tuning_.stream_ahead : tuning_.ahead; }
+  std::size_t tile_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a tile, for each input
+  std::size_t sum_floats() const { return x_.strip() * kernels::tile_outputs; }                // floats of the sums of a strip and a tile
+  std::size_t wide_floats() const { return depth_ * kernels::tile_outputs; }                   // floats of a block's tile, widened
+  std::size_t ahead() const { return ahead_; }  // how many bytes ahead a tile's lines are prefetched into L1
+  std::size_t far() const { return far_; }      // how many bytes ahead a plan of one strip prefetches them into L2; 0: it does not
 
-  /// Prefetches the first lines of the tile after tile t, if the plan has only one strip. Otherwise no memory would be read while the sums
-  /// of tile t are used.
+  /// Prefetches the first lines of the tile after tile t. Without this, no memory would be read while the sums of tile t are used. Does
+  /// nothing if the plan has several strips.
   void prefetch_after(std::size_t t) const {
     if (strips_.count > 1 || t + 1 >= tiles_) return;
     const std::byte* const next = w_.tile(t + 1);
     for (std::size_t at = 0; at < tuning_.next_tile; at += kernels::cache_line) __builtin_prefetch(next + at);
   }
-
-  std::size_t tile_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a tile, for each input
-  std::size_t sum_floats() const { return x_.strip() * kernels::tile_outputs; }                // floats of the sums of a strip and a tile
-  std::size_t wide_floats() const { return depth_ * kernels::tile_outputs; }                   // floats of a block's tile, widened
 
   /// Calls work(block, next) for each block of a task, in order. `next` is the block that a thread computes after this one if it takes the
   /// next task. After the last task, `next` has no tiles.
@@ -144,27 +144,28 @@ class product_plan {
 
   const packed_rows& x_;
   const packed_matrix& w_;
-  const product_tuning& tuning_;
+  product_tuning tuning_;
   strip_range strips_;
   std::size_t tiles_;
   std::size_t group_;
   std::size_t depth_;  // inputs of a block
   bool widens_;
   bool prefetches_ = false;  // whether L2 has room for the next block beside this one
+  std::size_t ahead_, far_;
   std::size_t tasks_;
 };
 
 /// Says which memory to prefetch while a block is computed. The product of a strip and tile i of this block prefetches a share of the
 /// weights of tile i of the next block. Many strips do not fit into L2 together, so with many strips the tiles alternate. At an even tile,
-/// the product prefetches a share of the next strip. At an odd tile i, it prefetches a share of the weights of the next block's tiles i - 1
-/// and i.
+/// the product prefetches a share of the next strip. At an odd tile i, it prefetches a share of the next block's tile i - 1 or i, in turn.
+/// If the plan has one strip and `far` is not 0, the product prefetches the lines of its own tile.
 class block_prefetch {
  public:
   block_prefetch(const product_plan& plan, const product_block& block, const product_block& next)
       : plan_(plan), block_(block), next_(next), pairs_(block.strips.count >= many_strips && plan.group() > 1) {
     const auto rounded_up = [](std::size_t bytes, std::size_t blocks) { return blocks == 0 ? 0 : (bytes + blocks - 1) / blocks; };
     row_step_ = rounded_up(plan.rows().input_bytes(), plan.group() >> pairs_);
-    shares_ = block.strips.count >> pairs_;
+    shares_ = block.strips.count == 1 ? 0 : block.strips.count >> pairs_;  // one strip alone could prefetch only half of the lines
     const std::size_t bytes = next_.count * plan.tile_input_bytes();
     share_bytes_ = shares_ == 0 ? 0 : bytes / shares_;
     weight_step_ = rounded_up(bytes, shares_ * block.count);
@@ -174,7 +175,8 @@ class block_prefetch {
   kernels::prefetch_run of(std::size_t strip, std::size_t i) const {
     const auto [first, count] = block_.strips;
     const kernels::prefetch_run nothing = kernels::no_prefetch(plan_.rows().strip_data(strip, block_.k));
-    if (!plan_.prefetches()) return far_rows(strip) ? far_lines(i) : nothing;
+    if (plan_.far() > 0) return {plan_.weight().tile(block_.first + i, block_.k) + plan_.far(), plan_.tile_input_bytes()};
+    if (!plan_.prefetches()) return nothing;
     if (pairs_ && i % 2 == 0) {
       const std::byte* from =
           strip + 1 < first + count ? plan_.rows().strip_data(strip + 1, block_.k) : plan_.rows().strip_data(next_.strips.first, next_.k);
@@ -188,17 +190,6 @@ class block_prefetch {
 
  private:
   static constexpr std::size_t many_strips = 8;
-
-  /// Returns true if the plan has only this strip, and the strip has so many rows that its weights are prefetched into L2.
-  bool far_rows(std::size_t strip) const {
-    const std::size_t least = plan_.tuning().far_rows;
-    return plan_.strips().count == 1 && least > 0 && plan_.rows().rows_of(strip) >= least;
-  }
-
-  /// Returns the lines of tile i of the block, and of the tile after it, that are product_tuning::far bytes ahead.
-  kernels::prefetch_run far_lines(std::size_t i) const {
-    return {plan_.weight().tile(block_.first + i, block_.k) + plan_.tuning().far, plan_.tile_input_bytes(), kernels::cache_line};
-  }
 
   const product_plan& plan_;
   product_block block_, next_;

@@ -65,7 +65,8 @@ struct tile_sample {
     };
     const auto multiply = wide ? kernel.multiply_wide : kernel.multiply;
     kernel.enter();
-    multiply(packed.data(), count, lines(0, cut), cut, result.data(), {false, {tile.data(), 24, 64}, kernel.ahead});
+    multiply(packed.data(), count, lines(0, cut), cut, result.data(),
+             {false, {tile.data(), cut % 64 == 0 ? 24u : 64u}, kernel.ahead});  // one or two lines are prefetched at a time
     if (cut < depth)
       multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, lines(cut, depth - cut), depth - cut, result.data(),
                {true, lazyprune::kernels::no_prefetch(packed.data()), 0});

@@ -3,8 +3,9 @@
 // is a few rows, by one tile of the weight.
 //
 // A tile has 32 outputs. It consists of lines, in the order of the inputs. A line has one input (f32) or two inputs (bf16) of each output,
-// in two cache lines: the first has the outputs 0 to 15, the first half of the tile, and the second has the outputs 16 to 31. In bf16, the
-// first of two inputs is in the lower half of 32 bits. So a tile is one stream of memory, which processors prefetch well.
+// and fills two cache lines. The first has the outputs 0 to 15, and the second has the outputs 16 to 31. We call these the halves of the
+// tile. So a tile is one stream of memory, which processors prefetch well. In bf16, the first of two inputs is in the lower half of 32
+// bits.
 //
 // Every sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2
 // and AVX-512 add one chain of fused multiply-adds. VDPBF16PS adds pairs of products, the second product first. TDPBF16PS adds two chains
@@ -24,7 +25,7 @@ namespace kernels {
 inline constexpr std::size_t half_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * half_outputs;
 inline constexpr std::size_t cache_line = 64;              // bytes
-inline constexpr std::size_t line_bytes = 2 * cache_line;  // of a line of a tile
+inline constexpr std::size_t line_bytes = 2 * cache_line;  // bytes of a line of a tile
 inline constexpr std::size_t pack_inputs = 32;             // packed inputs can be written this many at a time
 inline constexpr std::size_t unpacked_stride = 256;        // the slots of a block of keys; a constant, so that rows are at fixed distances
 
@@ -34,16 +35,15 @@ constexpr std::size_t tile_offset(dtype type, std::size_t input, std::size_t out
   return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
 }
 
-/// The memory to prefetch into L2 while a tile is computed: `step` bytes for each input of the tile, from `from` on. At each line of the
-/// tile, kernels prefetch the cache line at that place, and also the one `pair` bytes after it.
+/// The memory to prefetch into L2 while a strip is multiplied by a tile: `step` bytes for each input, from `from` on. At each line of the
+/// tile, kernels prefetch one cache line. Only the kernels of AVX512-BF16 prefetch two, if the bytes of a line's inputs are more than one.
 struct prefetch_run {
   const std::byte* from;
   std::size_t step;
-  std::size_t pair = 0;
 };
 
-/// Returns a prefetch_run for a tile that needs no prefetch. A kernel does not test for this case, but prefetches `cached` again and again.
-/// So pass an address whose line is in a cache. An unmapped address would be slow, because the processor would look it up every time.
+/// Returns a prefetch_run that prefetches nothing new. A kernel does not test for this case, but prefetches `cached` again and again. So
+/// pass an address whose line is in a cache. An unmapped address would be slow, because the processor would look it up every time.
 inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const std::byte*>(cached), 0}; }
 
 struct tile_mode {
@@ -57,9 +57,9 @@ struct product_kernel {
   std::size_t granule;      // packed rows are padded to a multiple of this
   std::size_t element;      // bytes of a packed activation
   std::size_t line_inputs;  // inputs in a line of a tile
-  std::size_t ahead;        // how many bytes ahead lines are best prefetched into L1, if they come from a cache (tile_mode)
+  std::size_t ahead;        // the default of product_tuning::ahead; attention uses it as it is
 
-  /// A thread calls `enter` before and `leave` after it computes tiles.
+  /// A thread calls `enter` before and `leave` after it multiplies.
   void (*enter)();
   void (*leave)();
 
@@ -72,7 +72,7 @@ struct product_kernel {
   float (*packed_number)(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input);
 
   /// sums (rows, 32) = a packed strip times `depth` inputs of a tile, or sums += this product (tile_mode). `mode` is passed by reference,
-  /// because its value does not fit into the registers for arguments, and small tiles need many calls.
+  /// because its value does not fit into the registers for arguments, and small products need many calls.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, const tile_mode& mode);
 
   /// Widens lines of a bf16 tile, `depth` inputs of each output, to lines of an f32 tile. `multiply_wide` then replaces `multiply`, with
@@ -106,10 +106,7 @@ inline float packed_float(const std::byte* packed, std::size_t padded, std::size
 /// `enter` and `leave` of kernels that have nothing to prepare.
 inline void nothing() {}
 
-inline void prefetch_l2(const prefetch_run& next) {
-  __builtin_prefetch(next.from, 0, 2);
-  __builtin_prefetch(next.from + next.pair, 0, 2);
-}
+inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
 // e^x = 2^n e^rest: see exp() in shared/exponential.inc.
 inline constexpr float exp_limit = 170.0f;  // in float e^170 is infinity and e^-170 is 0; up to here, 2^n is the product of two floats

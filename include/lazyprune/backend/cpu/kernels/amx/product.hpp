@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AMX. Four tile registers have 16 x 16 sums each, two have rows, and two have weights. A register of weights has half of
-// 16 lines of a tile, as they lie in memory: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
+// Products in AMX. Four tile registers have 16 x 16 sums each, two have rows, and two have weights. A register of weights has 16
+// half lines of a tile: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
@@ -72,7 +72,7 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
   for (std::size_t k = 0; k < depth; k += register_inputs, tile += lines) {
     for (std::size_t at = mode.ahead; at < mode.ahead + lines; at += cache_line)
       _mm_prefetch(reinterpret_cast<const char*>(tile + at), _MM_HINT_T0);
-    for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += cache_line) prefetch_l2(next);
+    for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += cache_line) prefetch_l2(next.from);
     _tile_loadd(6, tile, line_bytes);
     _tile_loadd(4, packed, cache_line);
     _tile_dpbf16ps(0, 4, 6);

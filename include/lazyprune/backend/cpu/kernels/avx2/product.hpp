@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX2. More than 3 rows are multiplied by half of a tile at a time, because the 16 registers do not hold
-// more sums. With 6 rows, the sums of 16 outputs take 12 registers, the weights take 2, and a row's number takes 1.
+// Products in AVX2. A strip has up to 6 rows. More than 3 rows are multiplied by half of a tile at a time, because the 16 registers do not
+// hold more sums. With 6 rows, the sums of 16 outputs take 12 registers, the weights take 2, and a row's number takes 1.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ LAZYPRUNE_AVX2_INLINE void store(const __m256 (&sums)[Rows][Vectors], float* to)
     for (int i = 0; i < Vectors; ++i) _mm256_storeu_ps(to + static_cast<std::size_t>(r) * tile_outputs + 8 * i, sums[r][i]);
 }
 
-/// sums += each row's number times 16 outputs of a line: half p of the sums.
+/// Adds each row's number times 16 outputs of a line to half p of the sums.
 template <int Rows, int Vectors>
 LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], std::size_t p, const float* x, __m256 low, __m256 high) {
 #pragma GCC unroll 6
@@ -75,7 +75,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* lines, st
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; ++k, x += Rows, next.from += next.step) {
-    prefetch_l2(next);
+    prefetch_l2(next.from);
 #pragma GCC unroll 2
     for (std::size_t p = 0; p < Halves; ++p) {
       const float* line = lines + k * tile_outputs + p * half_outputs;
@@ -100,7 +100,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* l
   const auto* mask = reinterpret_cast<const __m256i*>(upper_halves);
   asm("" : "+r"(mask));  // the mask stays in memory: no register is left for it
   for (std::size_t k = 0; k < depth / 2; ++k, x += 2 * Rows, next.from += 2 * next.step) {
-    prefetch_l2(next);
+    prefetch_l2(next.from);
 #pragma GCC unroll 2
     for (std::size_t p = 0; p < Halves; ++p) {
       const auto* line = reinterpret_cast<const __m256i*>(lines + k * tile_outputs + p * half_outputs);

@@ -91,7 +91,7 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* line, st
   prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; ++k, x += Packed ? Rows : 1, line += tile_outputs, next.from += next.step) {
     prefetch(line, mode.ahead);
-    if constexpr (Packed) prefetch_l2(next);
+    if constexpr (Packed) prefetch_l2(next.from);
     add_lines<Packed ? 1 : unpacked_stride>(sums, x, _mm512_loadu_ps(line), _mm512_loadu_ps(line + half_outputs));
   }
   store(sums, to);
@@ -106,7 +106,7 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* 
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   for (std::size_t k = 0; k < depth; k += 2, x += 2 * Rows, line += tile_outputs, next.from += 2 * next.step) {
     prefetch(line, mode.ahead);
-    prefetch_l2(next);
+    prefetch_l2(next.from);
     const __m512i a = _mm512_loadu_si512(line), b = _mm512_loadu_si512(line + half_outputs);
     add_lines<1>(sums, x, _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)));
     add_lines<1>(sums, x + Rows, _mm512_castsi512_ps(_mm512_and_si512(a, upper)), _mm512_castsi512_ps(_mm512_and_si512(b, upper)));

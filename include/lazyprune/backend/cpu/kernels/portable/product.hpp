@@ -46,11 +46,13 @@ inline void multiply_lines(const float* x, const float* lines, std::size_t depth
 /// Multiplies by a tile in f32.
 inline void multiply_tile(const float* x, std::size_t rows, const float* tile, std::size_t depth, float* to, bool more) {
   const auto multiply_half = rows == 1 ? multiply_lines<1> : rows == 2 ? multiply_lines<2> : multiply_lines<3>;
-  multiply_half(x, tile, depth, to, more);
-  multiply_half(x, tile + half_outputs, depth, to + half_outputs, more);
+  constexpr std::size_t some = 256;  // inputs whose lines stay in L1 until both halves are done
+  for (std::size_t k = 0; k < depth; k += some)
+    for (const std::size_t half : {std::size_t{0}, half_outputs})
+      multiply_half(x + k * rows, tile + k * tile_outputs + half, std::min(some, depth - k), to + half, more || k > 0);
 }
 
-/// Ignores `mode.next`: prefetching is left to the processor.
+/// Ignores `mode.next` and `mode.ahead`: prefetching is left to the processor.
 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
                      const tile_mode& mode) {
   multiply_tile(reinterpret_cast<const float*>(packed), rows, reinterpret_cast<const float*>(tile), depth, sums, mode.more);
@@ -91,7 +93,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,
                                     .element = 4,
                                     .line_inputs = 1,
-                                    .ahead = 24 * line_bytes,
+                                    .ahead = 0,
                                     .enter = nothing,
                                     .leave = nothing,
                                     .pack = pack,
