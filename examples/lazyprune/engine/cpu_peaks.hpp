@@ -181,10 +181,10 @@ class cpu_peaks {
       return fastest(count, [&](std::size_t t) { read(memory.data() + t * lines * 64, lines); });
     };
     double least = std::numeric_limits<double>::infinity();
-    kernels::reader best = nullptr;
+    kernels::reader faster = nullptr;
     for (const kernels::reader read : kernels::readers())
-      if (const double seconds = rounds(read, 1); seconds < least) least = seconds, best = read;
-    least = std::min(least, rounds(best, 4));
+      if (const double seconds = rounds(read, 1); seconds < least) least = seconds, faster = read;
+    least = std::min(least, rounds(faster, 4));
     return static_cast<double>(lines * 64 * threads) / least;
   }
 
