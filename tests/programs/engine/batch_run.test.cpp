@@ -107,7 +107,7 @@ TEST_CASE("the work of a layer with a window is what its rows see") {
   model_config config = tiny();
   config.windows = {0, 3};
   const std::vector<position> active{0, 1, 4, 5, 6, 9}, rows{5, 9};
-  work_watch watch(config);
+  program::work_watch watch(config);
   const auto step = [&](std::size_t sequences) {
     for (std::size_t i = 0; i < sequences; ++i) watch.step_begins({}, 1);
     for (layer_id l = 0; l < 2; ++l)
