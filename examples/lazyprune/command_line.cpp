@@ -457,8 +457,8 @@ void add_bench(CLI::App& program, action& chosen, const policy_registry& policie
       "  lazyprune bench --random-weights tinyllama-1.1b -P 512 -n 0 -r 3\n"
       "\n"
       "The table has two predicted speedups. `predicted` counts the time of computing alone. `with memory`\n"
-      "also counts the time in which layers of few rows wait for their weights. For generating, there is only\n"
-      "`with memory`. `reached` is the measured speedup, divided by the prediction with memory.");
+      "also counts the time in which layers of few rows wait for their weights. For generating, there is\n"
+      "only `with memory`. `reached` is the measured speedup, divided by the prediction with memory.");
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return bench(*flags, policies);
