@@ -15,6 +15,7 @@
 
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/cost_model.hpp>
 #include <lazyprune/model/random_source.hpp>
 #include <lazyprune/model/transformer.hpp>
 
@@ -218,11 +219,11 @@ void step_over_its_bound(benchmark::State& state) {
   }
   look_for_peaks();
 
-  const std::size_t attention = c.hidden * 2 * (c.n_heads + c.n_kv_heads) * c.head_dim, head = c.hidden * c.vocabulary;
-  const auto layers = static_cast<double>(c.layers * (attention + 3 * c.hidden * c.ffn)), last = static_cast<double>(head);
-  constexpr double weight_bytes = 2, operations = 2;  // of a weight, and of a weight and a row
-  const double memory = weight_bytes * (layers + last) / reading;
-  const double compute = operations * (layers * static_cast<double>(rows) + last) / arithmetic;
+  const auto operations = [&](std::size_t n) {  // of the products for n rows, and for the logits of one
+    return static_cast<double>(c.layers) * cost_model{}.step_layer(c, {.rows = n, .outputs = n}) + cost_model{}.logits(c);
+  };
+  const double memory = operations(1) / reading;  // a weight in bf16 has two bytes, and takes two operations for a row
+  const double compute = operations(rows) / arithmetic;
   state.counters["step_ms"] = 1e3 * step;
   state.counters["memory_ms"] = 1e3 * memory;
   state.counters["compute_ms"] = 1e3 * compute;
