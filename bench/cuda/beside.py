@@ -86,10 +86,9 @@ def attention(folder):
 
 
 # The kernels of a block of rows, in the transformer's order, under the names of roofline.py.
-LAYER = ["norm", "round to bf16, for k", "product k", "round to bf16, for v", "product v", "rotate k", "put", "round to bf16, for q", "product q",
-         "rotate q", "attention", "round to bf16, for o", "product o", "norm, of the feed-forward", "round to bf16, for gate and up",
-         "product gate and up", "gate", "round to bf16, for down", "product down"]
-KINDS = {"norm": "norm_rows", "round": "round_rows", "rotate": "rotate_rows", "put": "put_rows", "attention": "attend_", "gate": "gate_rows"}
+LAYER = ["norm", "product k", "product v", "rotate k", "put", "product q", "rotate q", "attention", "product o", "norm, of the feed-forward",
+         "product gate and up", "gate", "product down"]
+KINDS = {"norm": "norm_rows", "rotate": "rotate_rows", "put": "put_rows", "attention": "attend_", "gate": "gate_rows"}
 
 
 def fits(name, kernel):

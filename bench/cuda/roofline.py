@@ -109,13 +109,10 @@ def blocks(rows):
 
 
 def product(name, rows, inputs, outputs, add=False):
-    """Returns two kernels: one rounds x from float to bf16, the other multiplies x by bf16 weights and writes float. With `add`, the second
-    also reads the old output."""
-    kind = "product" if rows > 1 else "single"
+    """Multiplies rows of bf16 by bf16 weights, and writes float. With `add`, it also reads the old output."""
     times = blocks(rows)
-    rounded = Kernel(f"round to bf16, for {name}", "rows" if rows > 1 else "small", 0, 6.0 * rows * inputs, times)
     moved = 2.0 * rows * inputs + 2.0 * times * inputs * outputs + 4.0 * rows * outputs * (2 if add else 1)
-    return [rounded, Kernel(f"product {name}", kind, 2.0 * rows * inputs * outputs, moved, times)]
+    return Kernel(f"product {name}", "product" if rows > 1 else "single", 2.0 * rows * inputs * outputs, moved, times)
 
 
 def rows_kernel(name, rows, numbers, lists=0):
@@ -135,29 +132,28 @@ def layer(shape, rows, finish, active=None, same=False):
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active
-    kernels = [rows_kernel("norm", rows, 8.0 * h)]
-    for name in "kv":
-        kernels += product(name, rows, h, kv)
+    kernels = [rows_kernel("norm", rows, 6.0 * h), *(product(name, rows, h, kv) for name in "kv")]
     lists = 0 if same else blocks(rows)
     kernels.append(rows_kernel("rotate k", rows, 8.0 * kv + 4.0 * h / shape.heads, lists))
     kernels.append(rows_kernel("put", rows, 12.0 * kv, lists if active is not None else blocks(rows)))
-    kernels += product("q", finish, h, q)
+    kernels.append(product("q", finish, h, q))
     own = 0 if finish == rows else 1  # lists of the last row alone
     kernels.append(rows_kernel("rotate q", finish, 8.0 * q + 4.0 * h / shape.heads, own))
     lists = lists or own
     if finish > 16:
-        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv, blocks(finish), lists))
+        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, 6.0 * finish * q + 4.0 * keys * kv, blocks(finish), lists))
     else:
         splits = min(64, math.ceil(keys / 256))
         parts = 4.0 * splits * finish * shape.heads * (2 + h // shape.heads)
-        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv + parts, 1, lists))
-        kernels.append(Kernel("join of the splits", "small", 0, parts + 4.0 * finish * q))
-    kernels += product("o", finish, q, h, add=True)
-    kernels.append(rows_kernel("norm, of the feed-forward", finish, 8.0 * h))
-    kernels += product("gate and up", finish, h, 2 * f)
-    kernels.append(rows_kernel("gate", finish, 12.0 * f))
-    kernels += product("down", finish, f, h, add=True)
-    return kernels
+        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, 4.0 * finish * q + 4.0 * keys * kv + parts, 1, lists))
+        kernels.append(Kernel("join of the splits", "small", 0, parts + 2.0 * finish * q))
+    return kernels + [
+        product("o", finish, q, h, add=True),
+        rows_kernel("norm, of the feed-forward", finish, 6.0 * h),
+        product("gate and up", finish, h, 2 * f),
+        rows_kernel("gate", finish, 10.0 * f),
+        product("down", finish, f, h, add=True),
+    ]
 
 
 def probe(shape, rows):
@@ -200,8 +196,8 @@ def prefill(shape, tokens, stages):
 
 def logits(shape):
     return [
-        rows_kernel("norm, of the logits", 1, 8.0 * shape.hidden),
-        *product("logits", 1, shape.hidden, shape.vocabulary),
+        rows_kernel("norm, of the logits", 1, 6.0 * shape.hidden),
+        product("logits", 1, shape.hidden, shape.vocabulary),
         Kernel("logits to the host", "link", 0, 4.0 * shape.vocabulary),
     ]
 

@@ -19,6 +19,7 @@
 #include <lazyprune/backend/cuda/lists.hpp>
 #include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/operand.hpp>
 #include <lazyprune/backend/cuda/products.hpp>
 #include <lazyprune/backend/cuda/row_store.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
@@ -28,7 +29,6 @@
 #include <lazyprune/backend/host/host_parameters.hpp>
 #include <lazyprune/backend/host/host_rope_table.hpp>
 #include <lazyprune/backend/memory/row_buffer.hpp>
-#include <lazyprune/backend/memory/row_operand.hpp>
 #include <lazyprune/backend/packing_checks.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
@@ -36,9 +36,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Activations are float and stay on the device, so a rows_view holds a device address. Weights are float or bf16. Sums are float. By
-/// default, activations are rounded to bf16 before a product with bf16 weights. In a layer with more than 16 rows, queries and attention
-/// weights are rounded to bf16 before a product with bf16 keys and values. With `execution::exact`, activations, queries and attention
-/// weights are not rounded. The backend then keeps bf16 weights as float, in twice the memory.
+/// default, the operand of a product with bf16 weights is bf16: norms, attention and gates write rounded activations. In a layer with more
+/// than 16 rows, queries and attention weights are rounded to bf16 before a product with bf16 keys and values. With `execution::exact`,
+/// activations, queries and attention weights are not rounded. The backend then keeps bf16 weights as float, in twice the memory.
 ///
 /// An operation that copies numbers to the host waits for the copy. Every other operation returns when its work is queued. Scratch
 /// memory grows to the largest operation seen and is then reused. The same input gives the same bits in every run, but a row may get other
@@ -48,7 +48,7 @@ class cuda_backend {
   using scalar = float;
   using matrix = device::weight;
   using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
-  using operand = row_operand<float, device::array<float, device::purpose::activations>>;
+  using operand = device::operand;
   using kv_layer = device::stored_kv;
   using row_store = device::row_store;
   // Blocks are large, because a layer reads its weights and launches some twenty kernels for each block of rows.
@@ -124,35 +124,30 @@ class cuda_backend {
   }
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) {
-    assert(weight.size() == x.columns && out.columns == x.columns);
-    launch_rows(device::norm_rows<float>, x.rows, x.columns, device::threads_for(x.columns) / device::warp_lanes * sizeof(float), span(x),
-                weight.data(), static_cast<float>(epsilon), x.columns, span(out));
+    assert(out.columns == x.columns);
+    norm(x, weight, epsilon, span(out));
   }
 
-  void prepare(operand& x, std::size_t rows, [[maybe_unused]] const matrix& w) const {
+  void prepare(operand& x, std::size_t rows, const matrix& w) const {
     assert(x.columns() == w.inputs());
-    x.prepare(rows);
+    x.prepare(rows, w.type());
   }
 
   void pack_rows(rows_view<const float> x, operand& out) const {
     assert(x.rows == out.rows() && x.columns == out.columns());
-    if (x.rows == 0) return;
-    device::check(cudaMemcpy2DAsync(out.view().data, out.view().stride * sizeof(float), x.data, x.stride * sizeof(float),
-                                    x.columns * sizeof(float), x.rows, cudaMemcpyDeviceToDevice, device::stream()),
-                  "operand");
+    by_type(out, [&]<class To>(device::row_span<To> to) {
+      launch_pieces(device::convert_rows<float, To>, x.rows, x.columns, span(x), x.columns, to);
+    });
   }
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, operand& out) {
-    rms_norm(x, weight, epsilon, out.view());
+    assert(x.rows == out.rows() && x.columns == out.columns());
+    by_type(out, [&](auto to) { norm(x, weight, epsilon, to); });
   }
 
-  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    multiply(x.view(), w, bias, false, out);
-  }
+  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) { multiply(x, w, bias, false, out); }
 
-  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
-    multiply(x.view(), w, bias, true, out);
-  }
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) { multiply(x, w, bias, true, out); }
 
   void add(rows_view<const float> x, rows_view<float> out) {
     assert(x.rows == out.rows && x.columns == out.columns);
@@ -161,13 +156,13 @@ class cuda_backend {
 
   void gated_multiply(const operand& x, const matrix& w, const parameters* bias, gate_activation gate, operand& out) {
     assert(2 * out.columns() == w.outputs() && x.rows() == out.rows());
-    const rows_view<const float> from = x.view();
-    if (device::products::are_few(from.rows, w))
-      return device::products::multiply_gated(from, w, bias ? bias->data() : nullptr, gate, out.view());
-    const rows_view<float> both{gated_.reserve(from.rows * w.outputs()), from.rows, w.outputs(), w.outputs()};
-    multiply(from, w, bias, false, both);
-    launch_pieces(device::gate_rows<float>, from.rows, out.columns(), span(rows_view<const float>(both)), out.columns(), gate,
-                  span(out.view()));
+    if (device::products::are_few(x.rows(), w))
+      return device::products::multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out.from(0));
+    const rows_view<float> both{gated_.reserve(x.rows() * w.outputs()), x.rows(), w.outputs(), w.outputs()};
+    multiply(x, w, bias, false, both);
+    by_type(out, [&]<class To>(device::row_span<To> to) {
+      launch_pieces(device::gate_rows<To>, x.rows(), out.columns(), span(rows_view<const float>(both)), out.columns(), gate, to);
+    });
   }
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) {
@@ -177,7 +172,7 @@ class cuda_backend {
 
   /// After this call, operations up to these sizes allocate nothing: neither device memory nor page-locked memory of the host.
   void reserve(const operation_sizes& most) {
-    products_.reserve(most.block, most.inputs, !exact_);
+    products_.reserve();
     attention_.reserve(most);
     back_.reserve();
     gated_.reserve(most.block * most.gated_outputs);
@@ -204,7 +199,8 @@ class cuda_backend {
   void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first,
               const attention_probe& probe) {
     assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
-    attention_.attend(q, kv, what, out.view().slice(first, q.rows), probe, lists_, back_);
+    assert(first + q.rows <= out.rows() && out.columns() == q.columns);
+    attention_.attend(q, kv, what, out.from(first), probe, lists_, back_);
   }
 
   /// The result is the same as that of copying one row after another, in the order of the lists: a source row that an earlier copy has
@@ -262,7 +258,13 @@ class cuda_backend {
     const std::size_t width = x.columns * sizeof(float);
     back_.copy(out, width, x.data, x.stride * sizeof(float), width, x.rows);
   }
-  void read(const operand& x, float* out) { read(x.view(), out); }
+  void read(const operand& x, float* out) {
+    const rows_view<float> numbers{read_.reserve(x.rows() * x.columns()), x.rows(), x.columns(), x.columns()};
+    by_type(x, [&]<class From>(device::row_span<const From> from) {
+      launch_pieces(device::convert_rows<From, float>, x.rows(), x.columns(), from, x.columns(), span(numbers));
+    });
+    read(numbers, out);
+  }
 
  private:
   static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
@@ -272,8 +274,21 @@ class cuda_backend {
     return {rows.data, rows.stride};
   }
 
-  void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, bool add, rows_view<float> out) {
-    assert(x.columns == w.inputs() && out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
+  /// Calls work(rows) with the operand's rows, a row_span of their type.
+  template <class Operand, class Work>
+  static void by_type(Operand& x, const Work& work) {
+    x.type() == dtype::bf16 ? work(x.template rows_of<std::uint16_t>()) : work(x.template rows_of<float>());
+  }
+
+  template <class Out>
+  static void norm(rows_view<const float> x, const parameters& weight, double epsilon, device::row_span<Out> out) {
+    assert(weight.size() == x.columns);
+    launch_rows(device::norm_rows<Out>, x.rows, x.columns, device::threads_for(x.columns) / device::warp_lanes * sizeof(float), span(x),
+                weight.data(), static_cast<float>(epsilon), x.columns, out);
+  }
+
+  void multiply(const operand& x, const matrix& w, const parameters* bias, bool add, rows_view<float> out) {
+    assert(out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
     products_.multiply(x, w, bias ? bias->data() : nullptr, add, out);
   }
 
@@ -336,7 +351,7 @@ class cuda_backend {
   mutable device::weight_upload upload_;
   device::scratch<float> gated_;  // (rows, 2 ffn)
   device::scratch<float> moved_;  // (rows, columns): copies of the rows that move within one buffer
-  device::scratch<float> read_;   // (slots, kv_heads * head_dim): keys or values for the host
+  device::scratch<float> read_;   // keys, values or an operand's rows, for the host
   std::vector<const void*> blocks_;
   std::vector<device::row_move> moves_, leaving_;
   std::vector<std::uint32_t> source_of_;  // for copy_rows: the source row of each destination row, or `none`

@@ -241,8 +241,8 @@ TEST_CASE("attention allocates nothing the second time, and heads that are too w
   const auto attend = [&](std::size_t rows) {
     attention_rows what = s.what();
     what.rows = what.rows.last(rows);
-    layer.attend({q.data(), rows, s.q_width(), s.q_width()}, kv, what, {out.data(), rows, s.q_width(), s.q_width()}, {probe.data(), 1, 300},
-                 lists, back);
+    layer.attend({q.data(), rows, s.q_width(), s.q_width()}, kv, what, {{out.data(), s.q_width()}, {}}, {probe.data(), 1, 300}, lists,
+                 back);
   };
   attend(40), attend(3);
   device::synchronize();
@@ -256,6 +256,6 @@ TEST_CASE("attention allocates nothing the second time, and heads that are too w
   attention_rows wide = s.what();
   wide.shape.head_dim = 257;
   CHECK(error_of([&] {
-          layer.attend({q.data(), 40, 1028, 1028}, kv, wide, {out.data(), 40, 1028, 1028}, {}, lists, back);
+          layer.attend({q.data(), 40, 1028, 1028}, kv, wide, {{out.data(), 1028}, {}}, {}, lists, back);
         }) == unsupported("cuda: attention", {"256", ", found 257"}));
 }

@@ -137,28 +137,46 @@ TEST_CASE("rows give the same bits at any alignment, in any number of pieces") {
   }
 }
 
-TEST_CASE("rows are rounded to bf16 and padded with zeros") {
-  const auto x = normal_floats(3 * 7, 1);
-  on_device<float> from(x);
-  on_device<std::uint16_t> to(3 * 16);
-  launch(device::round_rows<float>, {3}, {32}, 0, device::stream(), device::row_span<const float>{from.data(), 7}, std::size_t{7},
-         device::row_span<std::uint16_t>{to.data(), 16});
-  const auto rounded = to.numbers();
-  for (std::size_t i = 0; i < rounded.size(); ++i) CHECK(rounded[i] == (i % 16 < 7 ? bf16_of_float(x[i / 16 * 7 + i % 16]) : 0));
-}
+TEST_CASE("norms, gates and converted rows in bf16 are the rounded floats, and nothing else is written") {
+  constexpr std::size_t rows = 3;
+  for (const std::size_t columns : {7u, 16u, 20u, 2056u, 4112u})
+    for (const bool aligned : {false, true}) {
+      CAPTURE(columns);
+      const auto x = normal_floats(rows * 2 * columns, 1);
+      on_device<float> weight(normal_floats(columns, 2));
+      placed<float> from(rows, columns, aligned, std::vector<float>(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows * columns)));
+      placed<float> wide(rows, 2 * columns, aligned, x);
+      const unsigned threads = device::threads_for(columns);
+      const dim3 grid{rows, device::pieces_for(columns)};
+      const auto of_type = [&]<class T>(T) {
+        std::vector<std::vector<T>> all;
+        const auto into = [&](auto run) {
+          placed<T> to(rows, columns, aligned, {});
+          run(to.span());
+          device::synchronize();
+          all.push_back(to.rows());
+        };
+        into([&](auto to) {
+          launch(device::norm_rows<T>, {rows}, {threads}, 32, device::stream(), from.view(), weight.data(), 1e-5f, columns, to);
+        });
+        into([&](auto to) {
+          launch(device::gate_rows<T>, grid, {threads}, 0, device::stream(), wide.view(), columns, gate_activation::gelu_tanh, to);
+        });
+        into([&](auto to) { launch(device::convert_rows<float, T>, grid, {threads}, 0, device::stream(), from.view(), columns, to); });
+        return all;
+      };
+      const auto floats = of_type(float{});
+      const auto halves = of_type(std::uint16_t{});
+      for (std::size_t k = 0; k < floats.size(); ++k)
+        for (std::size_t i = 0; i < rows * columns; ++i) REQUIRE(halves[k][i] == bf16_of_float(floats[k][i]));
+      for (std::size_t i = 0; i < rows * columns; ++i) REQUIRE(floats[2][i] == x[i]);
 
-TEST_CASE("aligned rows are rounded to bf16, four numbers at a time") {
-  for (const std::size_t columns : {16u, 20u, 2056u}) {
-    const std::size_t stride = (columns + 7) / 8 * 8;
-    const auto x = normal_floats(3 * columns, 1);
-    on_device<float> from(x);
-    on_device<std::uint16_t> to(3 * stride);
-    launch(device::round_rows<float>, {3, device::pieces_for(stride)}, {device::threads_for(stride)}, 0, device::stream(),
-           device::row_span<const float>{from.data(), columns}, columns, device::row_span<std::uint16_t>{to.data(), stride});
-    const auto rounded = to.numbers();
-    for (std::size_t i = 0; i < rounded.size(); ++i)
-      CHECK(rounded[i] == (i % stride < columns ? bf16_of_float(x[i / stride * columns + i % stride]) : 0));
-  }
+      placed<std::uint16_t> rounded(rows, columns, aligned, halves[2]);
+      placed<float> back(rows, columns, aligned, {});
+      launch(device::convert_rows<std::uint16_t, float>, grid, {threads}, 0, device::stream(), rounded.view(), columns, back.span());
+      const auto numbers = back.rows();
+      for (std::size_t i = 0; i < rows * columns; ++i) REQUIRE(numbers[i] == float_of_bf16(halves[2][i]));
+    }
 }
 
 TEST_CASE("move_rows converts between types") {

@@ -11,29 +11,48 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("rows with gaps between them are multiplied, with and without a bias, and stored or added to earlier numbers") {
+namespace {
+
+/// Returns an operand with these rows, for products with w.
+device::operand packed(const std::vector<float>& x, std::size_t rows, const device::weight& w) {
+  device::operand made(w.inputs());
+  made.prepare(rows, w.type());
+  on_device<float> from(x);
+  const dim3 grid{static_cast<unsigned>(rows)};
+  const device::row_span<const float> all{from.data(), w.inputs()};
+  if (w.type() == dtype::bf16)
+    device::launch(device::convert_rows<float, std::uint16_t>, grid, {32}, 0, device::stream(), all, w.inputs(),
+                   made.rows_of<std::uint16_t>());
+  else
+    device::launch(device::convert_rows<float, float>, grid, {32}, 0, device::stream(), all, w.inputs(), made.rows_of<float>());
+  device::synchronize();
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("rows are multiplied, with and without a bias, and stored or added to earlier numbers") {
   const std::size_t inputs = 5, outputs = 3;
   const std::vector<float> w{1, 2, 3, 4, 5, -1, 0, 1, 0, 1, 2, 2, 2, 2, 2};
   device::weight_upload upload;
   const device::weight weight(only(stored(w, outputs, inputs, dtype::f32)), dtype::f32, dtype::f32, upload);
-  on_device<float> x(std::vector<float>{9, 1, 1, 1, 1, 1, 9, 1, 0, 0, 0, 2, 9}), bias({10, 20, 30}),
-      out({100, 100, 100, 100, 100, 100, 100});
+  const device::operand x = packed({1, 1, 1, 1, 1, 1, 0, 0, 0, 2}, 2, weight);
+  on_device<float> bias({10, 20, 30}), out({100, 100, 100, 100, 100, 100, 100});
   device::products products;
-  for (int again = 0; again < 2; ++again)
-    products.multiply({x.data() + 1, 2, inputs, 6}, weight, bias.data(), true, {out.data(), 2, outputs, 4});
+  for (int again = 0; again < 2; ++again) products.multiply(x, weight, bias.data(), true, {out.data(), 2, outputs, 4});
   CHECK(out.numbers() == std::vector<float>{150, 142, 180, 100, 142, 142, 172});
-  products.multiply({x.data() + 1, 2, inputs, 6}, weight, nullptr, false, {out.data(), 2, outputs, 4});
+  products.multiply(x, weight, nullptr, false, {out.data(), 2, outputs, 4});
   CHECK(out.numbers() == std::vector<float>{15, 1, 10, 100, 11, 1, 6});
-  products.multiply({x.data() + 1, 0, inputs, 6}, weight, nullptr, false, {out.data(), 0, outputs, 4});
+  products.multiply(packed({}, 0, weight), weight, nullptr, false, {out.data(), 0, outputs, 4});
   CHECK((products.bytes() == 0 || products.bytes() == std::size_t{32} << 20));  // depends on the algorithms that cuBLASLt chooses
 }
 
-TEST_CASE("a weight in bf16 rounds activations to bf16") {
+TEST_CASE("an operand for a weight in bf16 is rounded to bf16") {
   device::weight_upload upload;
   const device::weight weight(only(stored({1.0f + 0x1p-9f, 1}, 1, 2, dtype::f32)), dtype::bf16, dtype::bf16, upload);
-  on_device<float> x(std::vector<float>{1.0f + 0x1p-9f, 0x1p-20f}), out(1);
+  on_device<float> out(1);
   device::products products;
-  products.multiply({x.data(), 1, 2, 2}, weight, nullptr, false, {out.data(), 1, 1, 1});
+  products.multiply(packed({1.0f + 0x1p-9f, 0x1p-20f}, 1, weight), weight, nullptr, false, {out.data(), 1, 1, 1});
   CHECK(out.numbers()[0] == 1.0f + 0x1p-20f);
 }
 
@@ -44,11 +63,12 @@ TEST_CASE("a product is right for any number of rows and any order of calls, whe
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 11) - 5;
   device::weight_upload upload;
   const device::weight weight(only(stored(w, outputs, inputs, dtype::f32)), dtype::bf16, dtype::bf16, upload);
-  on_device<float> rows(x), out(most * outputs);
+  on_device<float> out(most * outputs);
   device::products products;
   for (const std::size_t count : {40u, 3u, 37u, 1u, 17u, 4u, 5u, 36u, 2u}) {
     CAPTURE(count);
-    products.multiply({rows.data(), count, inputs, inputs}, weight, nullptr, false, {out.data(), count, outputs, outputs});
+    products.multiply(packed({x.begin(), x.begin() + static_cast<std::ptrdiff_t>(count * inputs)}, count, weight), weight, nullptr, false,
+                      {out.data(), count, outputs, outputs});
     const std::vector<float> found = out.numbers();
     for (std::size_t i = 0; i < count * outputs; ++i) {
       float expected = 0;

@@ -19,7 +19,7 @@ namespace device {
 /// The argument of the attention kernels. `blocks` has the addresses of a stored_kv's blocks.
 struct attention_task {
   row_span<const float> q;            // (rows, heads * head_dim)
-  row_span<float> out;                // (rows, heads * head_dim)
+  any_rows out;                       // (rows, heads * head_dim)
   global<const uint2> seen;           // (rows): a row sees the active tokens x to y - 1; x and y never decrease from row to row
   global<const std::uint32_t> slots;  // (active); if null, the slots are consecutive, from first_slot on
   unsigned first_slot;
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
     }
   }
 
-  for (unsigned r = 0; r < of_warp; ++r) {
+  LAZYPRUNE_UNROLL for (unsigned r = 0; r < of_warp; ++r) {
     const unsigned query = first + warp * of_warp + r;
     const float total = warp_sum(sum[r]);
     if (query >= all) continue;
@@ -275,13 +275,13 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
       t.parts[part] = most[r];
       t.parts[part + 1] = total;
     }
-    for (unsigned e = 0; e < own; ++e) {
+    LAZYPRUNE_UNROLL for (unsigned e = 0; e < own; ++e) {
       const unsigned d = e / wide * wide * warp_lanes + lane * wide + e % wide;
       if (d >= t.head_dim) continue;
       if (gridDim.z > 1)
         t.parts[part + 2 + d] = o[r][e];
       else
-        t.out.row(row)[column + d] = o[r][e] / total;
+        t.out.write(row, column + d, o[r][e] / total);
     }
   }
 }
@@ -493,21 +493,21 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     which = tile::keys - which;
   }
 
-  const bool wide = fits<float2>(t.out.data) && t.out.stride % 2 == 0 && t.head_dim % 2 == 0;
+  const bool wide = t.out.by_two() && t.head_dim % 2 == 0;
   LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
     LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) sum[m][r] += __shfl_xor_sync(all_lanes, sum[m][r], by);
     const unsigned query = own + m * 16 + r * 8 + lane / 4;
     if (query >= all) continue;
     const float whole = 1 / sum[m][r];
-    const global<float> to = t.out.row(query / t.group()) + t.column_of(kv_head, query);
+    const std::size_t row = query / t.group(), column = t.column_of(kv_head, query);
     LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
       const unsigned d = n * 8 + lane % 4 * 2;
       const float2 two{o[m][n][2 * r] * whole, o[m][n][2 * r + 1] * whole};
       if (wide && d < t.head_dim) {
-        store(to + d, two);
+        t.out.write_two(row, column + d, two);
       } else if (!wide) {
-        if (d < t.head_dim) to[d] = two.x;
-        if (d + 1 < t.head_dim) to[d + 1] = two.y;
+        if (d < t.head_dim) t.out.write(row, column + d, two.x);
+        if (d + 1 < t.head_dim) t.out.write(row, column + d + 1, two.y);
       }
     }
   }
@@ -551,7 +551,7 @@ __global__ void __launch_bounds__(split_join::threads, 4) join_splits(Task t, un
   __syncthreads();
   if (threadIdx.x >= t.head_dim) return;
   for (unsigned turn = 1; turn < turns; ++turn) x += sums[turn * width + threadIdx.x];
-  t.out.row(blockIdx.x)[static_cast<std::size_t>(blockIdx.y) * t.head_dim + threadIdx.x] = x / total;
+  t.out.write(blockIdx.x, static_cast<std::size_t>(blockIdx.y) * t.head_dim + threadIdx.x, x / total);
 }
 
 /// Computes the scores of the rows from first_row on with all `active` tokens: out (rows - first_row, heads, active). A token that a row

@@ -41,7 +41,7 @@ class attention_layer {
   /// Writes the attention of `q` to `out`. Both are (rows, heads * head_dim). When this function returns, the probe's probabilities are on
   /// the host. If the probe reduces heads, only one row for each query is copied to the host. Throws `error` (unsupported) if head_dim is
   /// more than 256.
-  void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
+  void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, any_rows out, const attention_probe& probe,
               lists& lists, read_back& back) {
     if (q.rows == 0) return;
     attention_task t = task_of(q, kv, what, out, lists);
@@ -67,7 +67,7 @@ class attention_layer {
   // With this many tiles of 128 queries or more, they are faster than tiles of 64 queries. Fewer of them do not fill a device.
   static constexpr std::size_t wide_tiles = 192;
 
-  attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
+  attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, any_rows out, lists& lists) {
     const auto [heads, kv_heads, head_dim] = what.shape;
     if (head_dim > 256) throw error("cuda", "attention", "heads of 256 numbers at most", std::to_string(head_dim), error_code::unsupported);
     seen_.clear();
@@ -83,7 +83,7 @@ class attention_layer {
         lists.send(std::span<const uint2>(seen_), kv.addresses(blocks_), run ? what.slots.first(0) : what.slots);
     attention_task t{};
     t.q = {q.data, q.stride};
-    t.out = {out.data, out.stride};
+    t.out = out;
     t.seen = seen;
     t.slots = slots;
     t.first_slot = what.slots.front();

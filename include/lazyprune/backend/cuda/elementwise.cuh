@@ -108,6 +108,29 @@ __device__ __forceinline__ void store_four(global<T> row, unsigned at, unsigned 
   }
 }
 
+/// Rows in float or in bf16, for kernels whose time does not depend on the type that they write. The rows of the other type are null.
+struct any_rows {
+  row_span<float> floats;
+  row_span<std::uint16_t> halves;
+
+  __device__ __forceinline__ void write(std::size_t row, std::size_t at, float x) const {
+    if (halves.data)
+      halves.row(row)[at] = round_to_bf16(x);
+    else
+      floats.row(row)[at] = x;
+  }
+  /// Returns true if two adjacent numbers can be written at once, from any even `at` on.
+  __device__ __forceinline__ bool by_two() const {
+    return halves.data ? fits<unsigned>(halves.data) && halves.stride % 2 == 0 : fits<float2>(floats.data) && floats.stride % 2 == 0;
+  }
+  __device__ __forceinline__ void write_two(std::size_t row, std::size_t at, float2 x) const {
+    if (halves.data)
+      store(halves.row(row) + at, pair_of_bf16(x.x, x.y));
+    else
+      store(floats.row(row) + at, x);
+  }
+};
+
 /// Calls use(at, load(at)) for each group of four numbers of a row that this thread has. gridDim.y blocks share a row. A thread begins two
 /// loads before it waits for the first.
 template <class Load, class Use>
@@ -150,15 +173,16 @@ __global__ void embed_rows(row_span<const Stored> table, global<const std::uint3
   });
 }
 
-/// out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x. Grid (rows), with one float of shared memory for each warp. Each thread
-/// keeps its first 16 numbers in registers between the two passes. With 256 threads, these are the first 4096 numbers of a row.
+/// out = x / sqrt(mean(x^2) + epsilon) * weight, as floats or in bf16; out may be x. Grid (rows), with one float of shared memory for each
+/// warp. Each thread keeps its first 16 numbers in registers between the two passes. With 256 threads, these are the first 4096 numbers of
+/// a row.
 /// budget norm_rows: 56 registers, 32 bytes of shared memory, 4 blocks of 256 threads
-template <class Scalar>
+template <class Out>
 __global__ void __launch_bounds__(256, 4)
-    norm_rows(row_span<const Scalar> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Scalar> out) {
+    norm_rows(row_span<const float> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Out> out) {
   wait_for_earlier_work();
   const global<const float> from = x.row(blockIdx.x);
-  const global<float> to = out.row(blockIdx.x);
+  const global<Out> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(columns);
   const unsigned first = 4 * threadIdx.x, step = 4 * blockDim.x;
   wide_or_not(by_four(x, columns) && by_four(out, columns) && fits<float4>(weight), [&](auto wide) {
@@ -211,21 +235,18 @@ __global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std
   });
 }
 
-/// out = x rounded to bf16, followed by zeros from `columns` up to the stride of out.
-template <class Scalar>
-__global__ void round_rows(row_span<const Scalar> x, std::size_t columns, row_span<std::uint16_t> out) {
+/// out = x, converted from type From to type To.
+template <class From, class To>
+__global__ void convert_rows(row_span<const From> x, std::size_t columns, row_span<To> out) {
   wait_for_earlier_work();
-  const global<const float> from = x.row(blockIdx.x);
-  const global<std::uint16_t> to = out.row(blockIdx.x);
-  const auto count = static_cast<unsigned>(columns), width = static_cast<unsigned>(out.stride);
-  wide_or_not(by_four(x, columns) && by_four(out, out.stride), [&](auto wide) {
+  const global<const From> from = x.row(blockIdx.x);
+  const global<To> to = out.row(blockIdx.x);
+  const auto count = static_cast<unsigned>(columns);
+  wide_or_not(by_four(x, columns) && by_four(out, columns), [&](auto wide) {
     constexpr bool in_one = decltype(wide)::value;
     for_fours(
-        width,
-        [&](unsigned at) {
-          return at < count ? load_four<in_one>(from, at, count) : float4{0, 0, 0, 0};
-        },
-        [&](unsigned at, float4 v) { store_four<in_one>(to, at, width, v); });
+        count, [&](unsigned at) { return load_four<in_one>(from, at, count); },
+        [&](unsigned at, float4 v) { store_four<in_one>(to, at, count, v); });
   });
 }
 
@@ -235,14 +256,14 @@ __device__ __forceinline__ float activated(gate_activation activation, float x) 
   return x / 2 * (1 + tanhf(root_of_2_over_pi * (x + 0.044715f * x * x * x)));
 }
 
-/// out (ffn) = gate(first half of x) * second half of x, for x (2 ffn).
+/// out (ffn) = gate(first half of x) * second half of x, for x (2 ffn). `out` is float or bf16.
 /// budget gate_rows: 48 registers, 0 bytes of shared memory, 5 blocks of 256 threads
-template <class Scalar>
+template <class Out>
 __global__ void __launch_bounds__(256, 5)
-    gate_rows(row_span<const Scalar> x, std::size_t ffn, gate_activation activation, row_span<Scalar> out) {
+    gate_rows(row_span<const float> x, std::size_t ffn, gate_activation activation, row_span<Out> out) {
   wait_for_earlier_work();
   const global<const float> gate = x.row(blockIdx.x), up = gate + ffn;
-  const global<float> to = out.row(blockIdx.x);
+  const global<Out> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(ffn);
   wide_or_not(by_four(x, ffn) && by_four(out, ffn), [&](auto wide) {
     constexpr bool in_one = decltype(wide)::value;

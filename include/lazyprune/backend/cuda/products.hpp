@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,9 +18,9 @@
 #include <type_traits>
 
 #include <lazyprune/backend/cuda/check.hpp>
-#include <lazyprune/backend/cuda/elementwise.cuh>
 #include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/operand.hpp>
 #include <lazyprune/backend/cuda/row_products.cuh>
 #include <lazyprune/backend/cuda/weights.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -168,37 +169,26 @@ class product_algorithms {
   std::map<choice_key, choice> choices_;
 };
 
-/// Computes products of activations with weights. Sums are float. Activations are rounded to bf16 if the weight is bf16. cuBLASLt computes
+/// Computes products of activations with weights of the same type. Sums are float. cuBLASLt computes
 /// products of many rows, and multiply_rows those of few rows with a weight in bf16. cuBLASLt chooses the order of the additions by the
 /// shapes, the distances between rows, and the alignments. A row gets the same bits whenever these are the same, but it may get other bits
 /// in another batch.
 class products {
  public:
-  std::size_t bytes() const { return rounded_.bytes() + room_.bytes(); }
+  std::size_t bytes() const { return room_.bytes(); }
 
-  /// Reserves scratch memory for products of up to `rows` rows and `inputs` inputs. `rounds` is true if weights may be bf16.
-  void reserve(std::size_t rows, std::size_t inputs, bool rounds) {
-    if (rounds) rounded_.reserve(rows * weight::pitch_of(inputs));
-    room_.reserve(product_algorithms::workspace_bytes);
-  }
+  /// Reserves scratch memory for all products.
+  void reserve() { room_.reserve(product_algorithms::workspace_bytes); }
 
   /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `bias` may be null.
-  void multiply(rows_view<const float> x, const weight& w, const float* bias, bool add, rows_view<float> out) {
-    if (x.rows == 0 || w.outputs() == 0) return;
-    if (are_few(x.rows, w)) return multiply_few<1>(x, w, bias, add, {}, out);
-    const void* from = x.data;
-    std::size_t pitch = x.stride;
-    if (w.type() == dtype::bf16) {
-      pitch = w.pitch();
-      std::uint16_t* const rounded = rounded_.reserve(x.rows * pitch);
-      launch_early(round_rows<float>, {static_cast<unsigned>(x.rows), pieces_for(pitch)}, {threads_for(pitch)}, 0,
-                   row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
-      from = rounded;
-    }
+  void multiply(const operand& x, const weight& w, const float* bias, bool add, rows_view<float> out) {
+    assert(x.type() == w.type() && x.columns() == w.inputs());
+    if (x.rows() == 0 || w.outputs() == 0) return;
+    if (are_few(x.rows(), w)) return multiply_few<1>(x, w, bias, add, {}, {{out.data, out.stride}, {}});
     const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    const std::size_t inputs = w.type() == dtype::bf16 ? pitch : w.inputs();  // includes padding zeros: tensor cores want a multiple of 8
+    const std::size_t inputs = w.type() == dtype::bf16 ? w.pitch() : w.inputs();  // with zeros: tensor cores want a multiple of 8
     product_algorithms::of_process().multiply(
-        {type, w.data<std::byte>(), w.outputs(), inputs, w.pitch(), from, x.rows, pitch, bias, add, out.data, out.stride},
+        {type, w.data<std::byte>(), w.outputs(), inputs, w.pitch(), x.data(), x.rows(), x.pitch(), bias, add, out.data, out.stride},
         room_.reserve(product_algorithms::workspace_bytes));
   }
 
@@ -207,9 +197,10 @@ class products {
     return w.type() == dtype::bf16 && rows <= 4 && row_product_block::shared_bytes(std::bit_ceil(rows), w.pitch()) <= most_shared;
   }
 
-  /// Computes out (rows, outputs / 2) = gate(first half of x w^T + bias) * second half. are_few(x.rows, w) must be true.
-  static void multiply_gated(rows_view<const float> x, const weight& w, const float* bias, gate_activation gate, rows_view<float> out) {
-    if (x.rows > 0 && w.outputs() > 0) multiply_few<2>(x, w, bias, false, gate, out);
+  /// Computes out (rows, outputs / 2) = gate(first half of x w^T + bias) * second half. are_few(x.rows(), w) must be true.
+  static void multiply_gated(const operand& x, const weight& w, const float* bias, gate_activation gate, any_rows out) {
+    assert(x.type() == w.type() && x.columns() == w.inputs());
+    if (x.rows() > 0 && w.outputs() > 0) multiply_few<2>(x, w, bias, false, gate, out);
   }
 
  private:
@@ -217,25 +208,22 @@ class products {
   static constexpr std::size_t most_shared = std::size_t{64} << 10;
 
   template <unsigned Parts>
-  static void multiply_few(rows_view<const float> x, const weight& w, const float* bias, bool add, gate_activation gate,
-                           rows_view<float> out) {
-    const auto kernel = x.rows == 1 ? multiply_rows<1, Parts> : x.rows == 2 ? multiply_rows<2, Parts> : multiply_rows<4, Parts>;
+  static void multiply_few(const operand& x, const weight& w, const float* bias, bool add, gate_activation gate, any_rows out) {
+    const auto kernel = x.rows() == 1 ? multiply_rows<1, Parts> : x.rows() == 2 ? multiply_rows<2, Parts> : multiply_rows<4, Parts>;
     row_product p{};
-    p.x = {x.data, x.stride};
+    p.x = x.rows_of<std::uint16_t>();
     p.weight = w.data<std::uint16_t>();
     p.bias = bias;
-    p.out = {out.data, out.stride};
-    p.rows = static_cast<unsigned>(x.rows);
-    p.inputs = static_cast<unsigned>(w.inputs());
+    p.out = out;
+    p.rows = static_cast<unsigned>(x.rows());
     p.pitch = static_cast<unsigned>(w.pitch());
     p.results = static_cast<unsigned>(w.outputs() / Parts);
     p.add = add;
     p.activation = gate;
     launch_early(kernel, {(p.results + row_product_block::warps - 1) / row_product_block::warps}, {row_product_block::threads},
-                 row_product_block::shared_bytes(std::bit_ceil(x.rows), w.pitch()), p);
+                 row_product_block::shared_bytes(std::bit_ceil(x.rows()), w.pitch()), p);
   }
 
-  scratch<std::uint16_t> rounded_;
   scratch<std::byte> room_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products of few rows with a weight in bf16, as in a decode step. Such a product takes as long as the device needs to read the weight, so
-// this kernel does everything else while it waits for memory: it rounds the activations, adds the bias and the earlier output, and gates.
+// this kernel does everything else while it waits for memory: it adds the bias and the earlier output, and gates.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace device {
 
 /// The arguments of multiply_rows.
 struct row_product {
-  row_span<const float> x;             // (rows, inputs)
+  row_span<const std::uint16_t> x;     // bf16 (rows, pitch), with zeros from `inputs` on, at a multiple of 16 bytes
   global<const std::uint16_t> weight;  // bf16 (outputs, pitch), with zeros from `inputs` on
   global<const float> bias;            // (outputs), or null
-  row_span<float> out;                 // (rows, outputs), or (rows, outputs / 2) if the product is gated
+  any_rows out;                        // (rows, outputs), or (rows, outputs / 2) if the product is gated
   unsigned rows;                       // of x, at most Rows
-  unsigned inputs, pitch;              // pitch: numbers from one row of the weight to the next, a multiple of 8
+  unsigned pitch;                      // numbers from one row of the weight, or of x, to the next, a multiple of 8
   unsigned results;                    // numbers in a row of `out`
-  bool add;                            // adds to `out`
+  bool add;                            // adds to `out`, which is then float
   gate_activation activation;          // of a gated product
 };
 
@@ -42,19 +42,14 @@ __device__ __forceinline__ float add_products(uint4 a, uint4 b, float sum) {
   return sum;
 }
 
-/// Rounds rows of activations to bf16 and writes them to shared memory (Rows, pitch), with zeros after the last row and input.
+/// Copies the activations to shared memory (Rows, pitch), with zeros after the last row.
 template <unsigned Rows>
-__device__ __forceinline__ void round_to_shared(const row_product& p, shared<std::uint16_t> to) {
-  wide_or_not(by_four(p.x, p.inputs), [&](auto wide) {
-    constexpr bool in_one = decltype(wide)::value;
-    LAZYPRUNE_UNROLL for (unsigned r = 0; r < Rows; ++r) {
-      const global<const float> from = p.x.row(r < p.rows ? r : 0);
-      for (unsigned at = 4 * threadIdx.x; at < p.pitch; at += 4 * blockDim.x) {
-        const float4 four = r < p.rows && at < p.inputs ? load_four<in_one>(from, at, p.inputs) : float4{0, 0, 0, 0};
-        store(to + r * p.pitch + at, uint2{pair_of_bf16(four.x, four.y), pair_of_bf16(four.z, four.w)});
-      }
-    }
-  });
+__device__ __forceinline__ void copy_to_shared(const row_product& p, shared<std::uint16_t> to) {
+  LAZYPRUNE_UNROLL for (unsigned r = 0; r < Rows; ++r) {
+    const global<const std::uint16_t> from = p.x.row(r < p.rows ? r : 0);
+    for (unsigned at = 8 * threadIdx.x; at < p.pitch; at += 8 * blockDim.x)
+      store(to + r * p.pitch + at, r < p.rows ? load<uint4>(from + at) : uint4{0, 0, 0, 0});
+  }
 }
 
 /// out = x w^T + bias, or out += x w^T + bias. If Parts is 2, out = gate(first half of x w^T + bias) * second half. Grid (results /
@@ -84,7 +79,7 @@ __global__ void __launch_bounds__(row_product_block::threads, (Rows * Parts < 8 
   };
   fetch(lane * piece, now);
   wait_for_earlier_work();
-  round_to_shared<Rows>(p, x);
+  copy_to_shared<Rows>(p, x);
   __syncthreads();
   if (!works) return;
 
@@ -107,11 +102,10 @@ __global__ void __launch_bounds__(row_product_block::threads, (Rows * Parts < 8 
       if (p.bias) sum[part][r] += p.bias[part * p.results + result];
     }
     if (lane != r || r >= p.rows) continue;
-    const global<float> to = p.out.row(r) + result;
     if constexpr (Parts == 2)
-      *to = activated(p.activation, sum[0][r]) * sum[1][r];
+      p.out.write(r, result, activated(p.activation, sum[0][r]) * sum[1][r]);
     else
-      *to = p.add ? *to + sum[0][r] : sum[0][r];
+      p.out.write(r, result, p.add ? p.out.floats.row(r)[result] + sum[0][r] : sum[0][r]);
   }
 }
 

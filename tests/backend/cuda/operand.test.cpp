@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cuda/operand.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <vector>
+
+#include <backend/samples.hpp>
+#include <lazyprune/backend/cuda/launch.hpp>
+
+#include "on_device.hpp"
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+/// Returns all numbers of the operand's rows, the padding too.
+template <class T>
+std::vector<T> numbers_of(const device::operand& x) {
+  std::vector<T> found(x.rows() * x.pitch());
+  device::check(cudaMemcpyAsync(found.data(), x.data(), found.size() * sizeof(T), cudaMemcpyDeviceToHost, device::stream()), "operand");
+  device::synchronize();
+  return found;
+}
+
+template <class T>
+void fill(device::operand& x, const std::vector<float>& numbers) {
+  on_device<float> from(numbers);
+  device::launch(device::convert_rows<float, T>, {static_cast<unsigned>(x.rows())}, {32}, 0, device::stream(),
+                 device::row_span<const float>{from.data(), x.columns()}, x.columns(), x.rows_of<T>());
+  device::synchronize();
+}
+
+}  // namespace
+
+TEST_CASE("an operand on the device has as many rows as it was prepared for, and keeps its memory") {
+  device::operand x(7);
+  CHECK(x.columns() == 7);
+  CHECK(x.pitch() == 8);
+  CHECK(x.rows() == 0);
+  CHECK(x.bytes() == 0);
+  x.prepare(5, dtype::bf16);
+  CHECK(x.rows() == 5);
+  CHECK(x.type() == dtype::bf16);
+  CHECK(x.bytes() == 5 * 8 * sizeof(std::uint16_t));
+  x.prepare(3, dtype::bf16);
+  CHECK(x.rows() == 3);
+  CHECK(x.bytes() == 5 * 8 * sizeof(std::uint16_t));
+  x.prepare(6, dtype::bf16);
+  CHECK(x.bytes() == 80 + 80 / 2);  // half as much again
+}
+
+TEST_CASE("zeros follow the last number of an operand's row, also after it had another type or other rows") {
+  const auto x = normal_floats(6 * 5, 1);
+  device::operand operand(5);
+  for (int again = 0; again < 2; ++again) {
+    for (const std::size_t rows : {2u, 6u, 3u}) {
+      operand.prepare(rows, dtype::bf16);
+      fill<std::uint16_t>(operand, x);
+      const auto halves = numbers_of<std::uint16_t>(operand);
+      for (std::size_t i = 0; i < halves.size(); ++i) CHECK(halves[i] == (i % 8 < 5 ? bf16_of_float(x[i / 8 * 5 + i % 8]) : 0));
+    }
+    operand.prepare(4, dtype::f32);
+    fill<float>(operand, x);
+    const auto floats = numbers_of<float>(operand);
+    for (std::size_t i = 0; i < floats.size(); ++i) CHECK(floats[i] == (i % 8 < 5 ? x[i / 8 * 5 + i % 8] : 0));
+  }
+}
