@@ -17,8 +17,8 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 namespace {
 
 /// Records each call as a character. A step begins with b, a chunk with c, and either ends with e. A layer begins with [ and ends with ]. A
-/// section begins with p, m, a or l and ends with ). The logits are L. A count follows each b and c (new tokens), e (known tokens)
-/// and L (logits).
+/// section begins with a letter (policy, moving, attention, logits, norm, qkv, rope, output, gate_up, down) and ends with ). The logits are
+/// L. A count follows each b and c (new tokens), e (known tokens) and L (logits).
 struct told final : step_observer {
   std::string events;
   std::size_t stops_at = 1000;  // stops when this many layers have begun
@@ -33,7 +33,7 @@ struct told final : step_observer {
     ++layers;
   }
   void layer_ends(const layer_end&) override { events += ']'; }
-  void section_begins(step_section part) override { events += "pmal"[static_cast<std::size_t>(part)]; }
+  void section_begins(step_section part) override { events += "pmalnqrogd"[static_cast<std::size_t>(part)]; }
   void section_ends(step_section) override { events += ')'; }
   void logits(std::span<const double> logits) override { events += "L" + std::to_string(logits.size()); }
   void step_ends(const any_session& session) override { events += "e" + std::to_string(session.known()); }
@@ -48,15 +48,16 @@ TEST_CASE("the calls of an observer during a step, in order; a stopped step has 
   auto seq = begin(net, dense());
   told all;
   forward(work, seq, some_tokens(5), phase::prefill, &all);
-  CHECK(all.events == "b5p)[m)a)p)m)]p)[m)a)p)m)]l)L40e5");
+  CHECK(all.events ==
+        "b5p)[m)n)q)r)q)r)a)o)n)g)d)p)m)]p)[m)n)q)r)n)q)r)a)o)n)g)d)p)m)]l)L40e5");  // the last layer norms its output row again
   all = {};
   all.stops_at = 1;
   CHECK(forward(work, seq, some_tokens(1), phase::decode, &all).empty());
-  CHECK(all.events == "b1p)[m)a)p)m)]");
+  CHECK(all.events == "b1p)[m)n)q)r)q)r)a)o)n)g)d)p)m)]");
   CHECK(seq.known() == 5);  // the step is abandoned
   all = {};
   forward(work, seq, some_tokens(1), phase::decode, &all);
-  CHECK(all.events == "b1p)[m)a)p)m)]p)[m)a)p)m)]l)L40e6");
+  CHECK(all.events == "b1p)[m)n)q)r)q)r)a)o)n)g)d)p)m)]p)[m)n)q)r)q)r)a)o)n)g)d)p)m)]l)L40e6");
 }
 
 TEST_CASE("the calls of an observer during a chunk; in a batch, an observer gets only the calls for its own sequence") {
@@ -70,7 +71,7 @@ TEST_CASE("the calls of an observer during a chunk; in a batch, an observer gets
                                                     {other, std::span(tokens).first(3), phase::prefill, 2, &others}};
   REQUIRE(forward(work, steps));
   CHECK(mine.events == "c5p)[a)p)m)]e5");
-  CHECK(others.events == "b3p)[a)p)m)]p)[m)a)p)m)]e3");
+  CHECK(others.events == "b3p)[a)p)m)]p)[m)n)q)r)n)q)r)a)o)n)g)d)p)m)]e3");
 
   trace_recorder recorder;
   const sequence_step<reference<double>> second{seq, std::span(tokens).subspan(5), phase::prefill, 1, &recorder};

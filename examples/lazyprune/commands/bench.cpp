@@ -86,6 +86,33 @@ model_config shape_of(const std::string& name) try { return shape_named(name); }
   throw error("--random-weights", "", fault.expected(), fault.found());
 }
 
+/// Returns the parts of first prefills of a batch, (sequences, layers): the rows of each layer. The prefills took `seconds` in all.
+std::vector<bench_part> parts_of(const model_config& c, std::span<const std::vector<std::size_t>> batch, const step_seconds& in,
+                                 double seconds) {
+  double rows = 0, outputs = 0;  // summed over the layers; the last layer has one output row for each sequence
+  for (const std::vector<std::size_t>& layers : batch) {
+    rows += static_cast<double>(std::accumulate(layers.begin(), layers.end(), std::size_t{0}));
+    outputs += static_cast<double>(std::accumulate(layers.begin(), layers.end() - 1, std::size_t{1}));
+  }
+  const double hidden = static_cast<double>(c.hidden), ffn = static_cast<double>(c.ffn);
+  const double q = static_cast<double>(c.n_heads * c.head_dim), kv = static_cast<double>(c.n_kv_heads * c.head_dim);
+  std::vector<bench_part> parts{
+      {"norm", "norms", in.norm},
+      {"qkv", "q, k, v", in.qkv, 2 * hidden * (2 * kv * rows + q * outputs)},
+      {"rope", "RoPE, KV cache", in.rope},
+      {"attention", "attention", in.attention, cost_model{.linear = 0, .single = 0}.prefill(c, batch)},
+      {"output", "output", in.output, 2 * hidden * q * outputs},
+      {"gate_up", "gate, up", in.gate_up, 4 * hidden * ffn * outputs},
+      {"down", "down", in.down, 2 * hidden * ffn * outputs},
+      {"logits", "logits", in.logits},
+      {"policy", "scoring, planning", in.policy},
+      {"moving", "moving rows", in.moving},
+  };
+  for (const bench_part& part : parts) seconds -= part.seconds;
+  parts.push_back({"rest", "rest", seconds});
+  return parts;
+}
+
 class measuring {
  public:
   measuring(const bench_flags& flags, const policy_registry& policies) : flags_(flags), policies_(policies), spec_(flags.policy) {
@@ -121,8 +148,9 @@ class measuring {
           add_rows(prompt, dense, pruned);
         }
       look_for_peak();  // measured before and after the runs, because other work may slow the machine; the better rate counts
-      if (!flags_.peak) continue;
-      const bench_peak& peak = result_.peaks.at(engine_->threads());
+      const auto found = result_.peaks.find(engine_->threads());
+      if (found == result_.peaks.end()) continue;
+      const bench_peak& peak = found->second;
       for (bench_row& row : std::span(result_.rows).subspan(first))
         if (row.work) row.share_of_peak = *row.work / row.seconds / (row.prefill ? peak.arithmetic : peak.reading);
     }
@@ -162,8 +190,9 @@ class measuring {
   }
 
   void look_for_peak() {
-    if (!flags_.peak) return;
+    if (!flags_.peak && !flags_.parts) return;
     const std::optional<peak_rates> known = engine_->peaks();
+    if (!known && !flags_.peak) return;
     if (!known) throw error("--peak", "", "a processor or a GPU whose peak is known", result_.isa, error_code::unsupported);
     const peak_rates& seen = *known;
     bench_peak& best =
@@ -189,7 +218,7 @@ class measuring {
   }
 
   batch_run generated(const policy_spec& spec, std::span<const std::vector<token_id>> prompts, std::size_t decode,
-                      const std::function<void()>& wait = {}) const {
+                      const std::function<void(step_section)>& wait = {}) const {
     std::vector<any_session> sessions;
     while (sessions.size() < prompts.size()) sessions.push_back(new_session(spec, engine_->config(), policies_));
     return engine_->generate_together(std::move(sessions), prompts, decode, wait);
@@ -219,7 +248,9 @@ class measuring {
     }
     if (const std::function<void()> wait = engine_->waiting()) {
       const auto waited = [&](const policy_spec& spec) {
-        const batch_run run = generated(spec, prompts, 0, wait);
+        const batch_run run = generated(spec, prompts, 0, [&](step_section section) {
+          if (flags_.parts || section <= step_section::logits) wait();  // a wait takes time, and the costs need no other sections
+        });
         return timed_prefill{run.prefill_seconds, run.sections};
       };
       result.first.waited = waited(dense_spec());
@@ -264,11 +295,13 @@ class measuring {
                   .predicted_with_memory = {},
                   .overhead = {},
                   .share_of_peak = {},
-                  .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
+                  .peak_bytes = engine_->weight_bytes() + m.last.memory.total(),
+                  .parts = {}};
     if (prefill) {
       const timed_prefill typical = m.typical();
       row.overhead = (typical.sections.policy + typical.sections.moving) / typical.seconds;
       row.work = prefill_cost({}, m);
+      if (flags_.parts) row.parts = parts_of(engine_->config(), m.last.prefill_rows, typical.sections, typical.seconds);
     } else {
       row.work = decoded_bytes(m);
     }

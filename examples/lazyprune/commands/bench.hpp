@@ -30,6 +30,7 @@ struct bench_flags {
   std::vector<std::size_t> sequences{1};  // numbers of sequences in a batch
   std::size_t repetitions = 5;
   bool peak = false;
+  bool parts = false;  // show the parts of each prefill; also measures the peaks, if they are known
   bool no_warmup = false;
   bool after_each = false;  // generate after each prompt, not only after the longest
   table_format output = table_format::md;

@@ -84,29 +84,29 @@ class work_watch final : public step_observer {
   std::vector<layer_work> layers_;
 };
 
-/// Calls `wait` when a section of a step begins and when it ends. Put this observer before the step_timer in a list of observers, so that
-/// the timer sees finished work. An empty `wait` does nothing.
+/// Calls wait(section) when a section of a step begins and when it ends. Put this observer before the step_timer in a list of observers, so
+/// that the timer sees finished work. An empty `wait` does nothing.
 class waiting_observer final : public step_observer {
  public:
-  explicit waiting_observer(const std::function<void()>& wait) : wait_(wait) {}
+  explicit waiting_observer(const std::function<void(step_section)>& wait) : wait_(wait) {}
 
-  void section_begins(step_section) override { wait(); }
-  void section_ends(step_section) override { wait(); }
-  void wait() const {
-    if (wait_) wait_();
+  void section_begins(step_section section) override { wait(section); }
+  void section_ends(step_section section) override { wait(section); }
+  void wait(step_section section) const {
+    if (wait_) wait_(section);
   }
 
  private:
-  const std::function<void()>& wait_;
+  const std::function<void(step_section)>& wait_;
 };
 
 /// Generates greedily in one new sequence per session. All prompts are read in one batch; each of the `steps` decode steps is a batch, too.
-/// On a GPU, operations return before they are done. Pass a `wait` that blocks until they are done: without it, the times of the prefill's
-/// sections are wrong. With it, the whole prefill is slower. Throws `error` if a logit is not finite. Also throws what lazyprune::forward
-/// throws.
+/// On a GPU, operations return before they are done. Pass a `wait` that blocks until they are done: the times of the prefill's sections are
+/// wrong where it does not block. With it, the whole prefill is slower. Throws `error` if a logit is not finite. Also throws what
+/// lazyprune::forward throws.
 template <tensor_backend Backend>
 batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
-                    std::size_t steps, const std::function<void()>& wait = {}) {
+                    std::size_t steps, const std::function<void(step_section)>& wait = {}) {
   using clock = std::chrono::steady_clock;
   const std::size_t count = prompts.size(), vocabulary = work.model().config.vocabulary;
   batch_run result;
@@ -134,7 +134,7 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
       const auto start = clock::now();
       if (k == 0) work.reserve(most);
       if (!forward(work, batch)) return;
-      if (k == 0) waits.wait();
+      if (k == 0) waits.wait(step_section::logits);
       timer.section_begins(step_section::logits);
       const auto logits = read_logits(work, 0, count);
       timer.section_ends(step_section::logits);

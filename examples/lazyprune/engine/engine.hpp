@@ -105,7 +105,7 @@ class engine {
   virtual std::unique_ptr<conversation> begin(any_session session) = 0;
   /// Generates in one new sequence per prompt, one batch per step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
-                                      const std::function<void()>& wait = {}) = 0;
+                                      const std::function<void(step_section)>& wait = {}) = 0;
   /// Computes the self-information of each prompt token in a dense pass. `expected`: see sequence::expect.
   virtual scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) = 0;
   virtual const model_config& config() const = 0;

@@ -147,7 +147,7 @@ class loaded_engine : public engine {
     return std::make_unique<growing_sequence<Backend>>(model_, how_, std::move(session));
   }
   batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
-                              const std::function<void()>& wait) override {
+                              const std::function<void(step_section)>& wait) override {
     Backend backend(how_);
     workspace<Backend> work(model_, backend);
     return run_batch(work, std::move(sessions), prompts, steps, wait);

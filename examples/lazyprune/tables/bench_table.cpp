@@ -31,6 +31,41 @@ std::string heading_of(const bench_table& bench) {
   return out + "memory: the peak, without the weights\n\n";
 }
 
+std::optional<double> share_of_peak(const bench_table& bench, const bench_row& row, const bench_part& part) {
+  const auto peak = bench.peaks.find(row.threads);
+  if (!part.work || peak == bench.peaks.end()) return std::nullopt;
+  return *part.work / part.seconds / peak->second.arithmetic;
+}
+
+/// Returns the parts of the prefills; empty if they are not shown.
+std::vector<bench_part> shown_parts(const bench_table& bench) {
+  for (const bench_row& row : bench.rows)
+    if (!row.parts.empty()) return row.parts;
+  return {};
+}
+
+std::string markdown_of_parts(const bench_table& bench) {
+  const std::vector<markdown_column> columns{{.head = "threads"},
+                                             {.head = "sequences"},
+                                             {.head = "test"},
+                                             {.head = "policy", .at = align::left},
+                                             {.head = "part", .at = align::left},
+                                             {.head = "ms"},
+                                             {.head = "of the time"},
+                                             {.head = "GFLOP/s"},
+                                             {.head = "of peak"}};
+  std::vector<std::vector<std::string>> lines;
+  for (const bench_row& row : bench.rows)
+    for (const bench_part& part : row.parts) {
+      const std::optional<double> share = share_of_peak(bench, row, part);
+      lines.push_back({std::to_string(row.threads), in_batches(bench) ? std::to_string(row.sequences) : "", row.test,
+                       row.policy == "dense" ? "dense" : "pruned", std::string(part.name), fixed(1000 * part.seconds, 2),
+                       fixed(100 * part.seconds / row.seconds, 1) + " %", part.work ? three_digits(*part.work / part.seconds * 1e-9) : "",
+                       share ? percent_text(*share) : ""});
+    }
+  return lines.empty() ? "" : "\n" + markdown_table(columns, lines);
+}
+
 std::string times(const std::optional<double>& factor) { return factor ? fixed(*factor, 2) + "x" : ""; }
 
 }  // namespace
@@ -52,10 +87,21 @@ table table_of(const bench_table& bench) {
                       {"share_of_peak"},
                       {"peak_bytes"}},
           .rows = {}};
-  for (const bench_row& row : bench.rows)
+  const std::vector<bench_part> parts = shown_parts(bench);
+  for (const bench_part& part : parts) {
+    t.columns.push_back({std::string(part.key) + "_seconds"});
+    if (part.work) t.columns.push_back({std::string(part.key) + "_share_of_peak"});
+  }
+  for (const bench_row& row : bench.rows) {
     t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), std::uint64_t{row.sequences}, row.test,
                       row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.predicted_with_memory),
                       cell_of(row.overhead), cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
+    for (const bench_part& part : row.parts) {
+      t.rows.back().emplace_back(part.seconds);
+      if (part.work) t.rows.back().push_back(cell_of(share_of_peak(bench, row, part)));
+    }
+    t.rows.back().resize(t.columns.size());  // a row of generating has no parts
+  }
   return t;
 }
 
@@ -80,7 +126,7 @@ std::string to_markdown(const bench_table& bench) {
                      row.speedup && row.predicted_with_memory ? fixed(*row.speedup / *row.predicted_with_memory, 2) : "",
                      row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "", row.share_of_peak ? percent_text(*row.share_of_peak) : "",
                      bytes_text(row.peak_bytes - bench.weight_bytes)});
-  return heading_of(bench) + markdown_table(columns, lines);
+  return heading_of(bench) + markdown_table(columns, lines) + markdown_of_parts(bench);
 }
 
 }  // namespace program

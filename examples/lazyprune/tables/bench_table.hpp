@@ -6,12 +6,21 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tables/table.hpp"
 
 namespace lazyprune {
 namespace program {
+
+/// A part of a prefill's time.
+struct bench_part {
+  std::string_view key;   // in JSON and CSV: KEY_seconds and KEY_share_of_peak
+  std::string_view name;  // in Markdown
+  double seconds;
+  std::optional<double> work{};  // floating-point operations, if they bound the part
+};
 
 /// One test under one policy.
 struct bench_row {
@@ -25,7 +34,8 @@ struct bench_row {
   std::optional<double> speedup;
   std::optional<double> predicted, predicted_with_memory;  // by measured_costs and by measured_costs_with_memory
   std::optional<double> overhead, share_of_peak;
-  std::size_t peak_bytes;  // peak memory, including the weights
+  std::size_t peak_bytes;           // peak memory, including the weights
+  std::vector<bench_part> parts{};  // of a prefill; the same parts in all rows; empty: not shown
 };
 
 /// The peak rates of a machine.
@@ -47,7 +57,8 @@ struct bench_table {
 };
 
 /// The table for JSON and CSV. Keys: model, isa, dtype, threads, sequences (in CSV only if a row has a value other than 1), test, policy,
-/// tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak, peak_bytes.
+/// tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak, peak_bytes; if rows have
+/// parts, then also the keys of bench_part.
 table table_of(const bench_table& bench);
 
 /// The Markdown table for people.

@@ -20,12 +20,19 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The sections of a step's time. The rest of the time goes to the linear layers, norms and RoPE.
+/// The sections of a step's time. They do not overlap. A batch gathers rows once and computes most of a layer for all sequences together,
+/// so gathering and the sections from `norm` on are reported only if all sequences share one observer.
 enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, saving and reviving rows. A batch gathers once, so gathering is reported only if all sequences share one observer
+  moving,  // gathering, saving and reviving rows
   attention,
-  logits,  // the last norm, and the product of the head with the row whose logits are read
+  logits,   // the last norm, and the product of the head with the row whose logits are read
+  norm,     // the norms before the attention and before the feed-forward block
+  qkv,      // the products that give queries, keys and values
+  rope,     // the norms of heads, RoPE, and writing keys and values to the cache
+  output,   // the product after the attention. This and `down` include adding to the residual stream, and Gemma's norms before that
+  gate_up,  // the gated product: the first two matrices of the feed-forward block, and the activation
+  down,     // the last product of the feed-forward block
 };
 
 /// The state at the end of a layer, after its spilled rows are saved.
@@ -119,6 +126,12 @@ struct step_seconds {
   double moving = 0;
   double attention = 0;
   double logits = 0;
+  double norm = 0;
+  double qkv = 0;
+  double rope = 0;
+  double output = 0;
+  double gate_up = 0;
+  double down = 0;
 };
 
 /// Adds up the seconds of each section over all steps.
@@ -129,7 +142,9 @@ class step_timer final : public step_observer {
   void section_begins(step_section) override { start_ = clock::now(); }
   void section_ends(step_section section) override {
     const double passed = std::chrono::duration<double>(clock::now() - start_).count();
-    constexpr double step_seconds::*of[] = {&step_seconds::policy, &step_seconds::moving, &step_seconds::attention, &step_seconds::logits};
+    using in = step_seconds;
+    constexpr double in::*of[] = {&in::policy, &in::moving, &in::attention, &in::logits,  &in::norm,
+                                  &in::qkv,    &in::rope,   &in::output,    &in::gate_up, &in::down};
     seconds_.*of[static_cast<std::size_t>(section)] += passed;
   }
 

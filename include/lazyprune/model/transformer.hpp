@@ -215,6 +215,8 @@ class transformer {
       for (batch_item& p : items_)
         if (l < p.step.layers()) running_.push_back(&p);
       if (running_.empty()) return true;
+      common_ = running_.front()->observer;
+      if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == common_; })) common_ = nullptr;
 
       std::size_t n = 0;
       for (batch_item* p : running_) {
@@ -277,10 +279,7 @@ class transformer {
 
   /// Gathers the layer's input in work_.x_: embeddings, rows carried from the layer before, revived rows and waiting rows.
   void gather(layer_id l, std::size_t n) {
-    step_observer* observer = running_.front()->observer;
-    // One gathering serves all sequences. An observer is told of it only if it observes all of these sequences.
-    if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == observer; })) observer = nullptr;
-    during(observer, step_section::moving, [&] {
+    during(common_, step_section::moving, [&] {
       work_.positions_.clear();
       for (const batch_item* p : running_) work_.positions_.insert(work_.positions_.end(), p->plan.rows.begin(), p->plan.rows.end());
       const rows x = room(work_.x_, n);
@@ -436,7 +435,8 @@ class transformer {
 
   const operand& attention_norm(layer_id l, std::size_t first, std::size_t last) {
     const layer_weights<Backend>& w = weights_.layers[l];
-    return normed(work_.x_.view().slice(first, last - first), w.attention_norm, w.q);
+    during(common_, step_section::norm, [&] { normed(work_.x_.view().slice(first, last - first), w.attention_norm, w.q); });
+    return work_.normed_;
   }
 
   std::span<const position> positions(std::size_t first, std::size_t count) const {
@@ -455,11 +455,15 @@ class transformer {
   void keys_and_values(layer_id l, std::size_t first, std::size_t n, const operand& norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
     const rows k = room(work_.k_, n), v = room(work_.v_, n);
-    backend_.multiply(norm, w.k, get(w.k_bias), k);
-    backend_.multiply(norm, w.v, get(w.v_bias), v);
-    rotate(l, k, w.k_norm, first);
-    for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
-      p.seq->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
+    during(common_, step_section::qkv, [&] {
+      backend_.multiply(norm, w.k, get(w.k_bias), k);
+      backend_.multiply(norm, w.v, get(w.v_bias), v);
+    });
+    during(common_, step_section::rope, [&] {
+      rotate(l, k, w.k_norm, first);
+      for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
+        p.seq->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
+      });
     });
   }
 
@@ -467,17 +471,20 @@ class transformer {
   void compute_outputs(layer_id l, std::size_t first, std::size_t n, const operand& norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
     const rows out = work_.x_.view().slice(first, n), q = room(work_.q_, n);
-    backend_.multiply(norm, w.q, get(w.q_bias), q);
-    rotate(l, q, w.q_norm, first);
+    during(common_, step_section::qkv, [&] { backend_.multiply(norm, w.q, get(w.q_bias), q); });
+    during(common_, step_section::rope, [&] { rotate(l, q, w.q_norm, first); });
     backend_.prepare(work_.attended_, n, w.o);
     for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
       during(p.observer, step_section::attention, [&] { attend(p, l, from, q.slice(from - first, count), from - first); });
     });
-    add_product(work_.attended_, w.o, w.o_bias, w.o_norm, out);
+    during(common_, step_section::output, [&] { add_product(work_.attended_, w.o, w.o_bias, w.o_norm, out); });
 
-    backend_.prepare(work_.ffn_, n, w.down);
-    backend_.gated_multiply(normed(out, w.ffn_norm, w.gate_up), w.gate_up, get(w.gate_up_bias), config_.activation, work_.ffn_);
-    add_product(work_.ffn_, w.down, w.down_bias, w.down_norm, out);
+    during(common_, step_section::norm, [&] { normed(out, w.ffn_norm, w.gate_up); });
+    during(common_, step_section::gate_up, [&] {
+      backend_.prepare(work_.ffn_, n, w.down);
+      backend_.gated_multiply(work_.normed_, w.gate_up, get(w.gate_up_bias), config_.activation, work_.ffn_);
+    });
+    during(common_, step_section::down, [&] { add_product(work_.ffn_, w.down, w.down_bias, w.down_norm, out); });
   }
 
   /// Adds x w^T + bias to `out`, or the norm of this sum if the family has one (Gemma).
@@ -599,6 +606,7 @@ class transformer {
   workspace<Backend>& work_;
   std::vector<batch_item> items_;
   std::vector<batch_item*> running_;  // the items in the current layer
+  step_observer* common_ = nullptr;   // the observer of all of them; null if they have none, or several
 };
 
 /// Runs one step for each of several sequences. They may differ in length, policy and phase; each matrix product takes the rows of all

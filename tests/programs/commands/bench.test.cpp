@@ -9,6 +9,9 @@
 
 #include <test_data.hpp>
 
+#include <lazyprune/model/cost_model.hpp>
+#include <lazyprune/model/random_source.hpp>
+
 using json = nlohmann::json;
 
 namespace {
@@ -117,6 +120,36 @@ TEST_CASE("--peak: prefills and decode steps have shares of the machine's peaks"
 
   CHECK(complaint(lazyprune_program({"bench", "--backend", "reference", "--peak"})) ==
         complaint_at("--peak", {"cpu", "cuda", ", found reference"}));
+}
+
+TEST_CASE("--parts: the parts of a prefill add up to its time, and their operations to its operations") {
+  const json rows = bench_json({"--random-weights", "pocket", "-P", "48", "-n", "2", "-t", "1", "--parts", "--stages", "3:0.5"});
+  REQUIRE(rows.size() == 4);
+  for (const json& row : rows) {
+    const bool prefill = row["test"] == "pp48";
+    double seconds = 0, operations = 0;  // operations in units of the peak
+    for (const auto& [key, value] : row.items()) {
+      if (key.ends_with("_seconds")) seconds += value.get<double>();
+      if (!key.ends_with("_share_of_peak")) continue;
+      CHECK(value.get<double>() > 0);
+      operations += value.get<double>() * row[key.substr(0, key.find("_share")) + "_seconds"].get<double>();
+    }
+    CHECK(row.contains("norm_seconds") == prefill);
+    if (!prefill) continue;
+    CHECK(seconds == doctest::Approx(row["seconds"].get<double>()));
+    if (row["policy"] != "dense") continue;  // scoring has operations too
+    const lazyprune::model_config pocket = lazyprune::shape_named("pocket");
+    const lazyprune::cost_model alike;
+    const double all = alike.prefill(pocket, std::vector<std::size_t>(pocket.layers, 48));
+    CHECK(operations / (row["share_of_peak"].get<double>() * row["seconds"].get<double>()) ==
+          doctest::Approx(1 - alike.logits(pocket) / all));
+  }
+  const program_result table =
+      lazyprune_program({"bench", "-P", "16", "-n", "0", "-r", "1", "-t", "1", "--parts", "--policy", "dense", "--backend", "reference"});
+  CHECK(table.code == 0);
+  CHECK(table.out.find("| threads | test | policy | part              |") != std::string::npos);
+  CHECK(table.out.find("| RoPE, KV cache    |") != std::string::npos);
+  CHECK(table.out.find("of peak") == std::string::npos);  // the reference's peak is not known
 }
 
 TEST_CASE("the result as a table and as CSV") {

@@ -32,7 +32,8 @@ bench_table some() {
                         .predicted_with_memory = {},
                         .overhead = 0.001,
                         .share_of_peak = {},
-                        .peak_bytes = 4096});
+                        .peak_bytes = 4096,
+                        .parts = {}});
   bench.rows.push_back(bench.rows.front());
   bench.rows.back().policy = "--stages 1:0.5";
   bench.rows.back().speedup = 1.5;
@@ -74,6 +75,28 @@ TEST_CASE("a measured peak has a line, and the shares of the peak have a column"
   CHECK(text.find("peak of 1 thread: 256-bit FMA 50.0 GFLOP/s, reading memory 12.5 GB/s\n") != std::string::npos);
   CHECK(text.find(" overhead | of peak |    memory |\n") != std::string::npos);
   CHECK(text.find("|   0.10 % |  50.0 % |  2.00 KiB |\n") != std::string::npos);
+}
+
+TEST_CASE("the parts of prefills have a table of their own, and columns in JSON and CSV") {
+  bench_table bench = some();
+  bench.rows.resize(1);
+  bench.rows.front().parts = {{"norm", "norms", 0.02}, {"down", "down", 0.05, 1e9}};
+  bench.rows.push_back(some().rows.front());
+  bench.rows.back().test = "tg8";
+  CHECK(to_markdown(bench).find("|       1 |    tg8 | dense  |") != std::string::npos);
+  CHECK(
+      to_markdown(bench).ends_with("\n\n"
+                                   "| threads | test | policy | part  |    ms | of the time | GFLOP/s |\n"
+                                   "| ------: | ---: | :----- | :---- | ----: | ----------: | ------: |\n"
+                                   "|       1 | pp64 | dense  | norms | 20.00 |      20.0 % |         |\n"
+                                   "|       1 | pp64 | dense  | down  | 50.00 |      50.0 % |    20.0 |\n"));
+  bench.peaks[1] = {"256-bit FMA", 5e10, 1.25e10};
+  CHECK(to_markdown(bench).ends_with("|       1 | pp64 | dense  | down  | 50.00 |      50.0 % |    20.0 |  40.0 % |\n"));
+  CHECK(to_csv(table_of(bench)) ==
+        "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,predicted_with_memory,overhead_share,"
+        "share_of_peak,peak_bytes,norm_seconds,down_seconds,down_share_of_peak\n"
+        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"dense\",640.0,0.1,,,,0.001,,4096,0.02,0.05,0.4\n"
+        "\"m\",\"avx2\",\"bf16\",1,\"tg8\",\"dense\",640.0,0.1,,,,0.001,,4096,,,\n");
 }
 
 TEST_CASE("batches have a column for the number of sequences; single sequences have it only in JSON") {
