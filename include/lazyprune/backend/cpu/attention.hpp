@@ -67,7 +67,7 @@ class attention_call {
                  const packed_kv& kv, const attention_rows& what, const attention_probe& probe, std::span<const std::uint32_t> probe_place)
       : layout(set.product(kv.type()), what.shape, kv, q.rows),
         product_(set.product(kv.type())),
-        kernel_(set.attention),
+        kernel_(set.attention(kv.type())),
         elementwise_(set.elementwise),
         ranks_(ranks),
         seen_(seen),
@@ -186,7 +186,7 @@ class attention_call {
     for (std::size_t t = tiles.begin; t < tiles.end; ++t) all = all && ranks_.all(t, seen_by_all);
     float fade[attention_layout::most_strip];
     kernel_.soften(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, all ? nullptr : ranks_.of_tile(tiles.begin),
-                   seen, state.largest, state.mass, fade, scratch.weights, packed_kv::block_slots);
+                   seen, state.largest, state.mass, fade, place_of_weights(of.count, scratch));
     if (layout.row_of(rows, of.from + of.count - 1) >= unprobed_) note(rows, of, tiles, scratch.scores);
     if (std::any_of(fade, fade + of.count, [](float f) { return f != 1.0f; }))
       kernel_.scale(state.sums, layout.tile_floats(), kv_.value_tiles(), of.count, fade);
@@ -202,6 +202,32 @@ class attention_call {
                scores + (t - tiles.begin) * layout.tile_floats(), {false, kernels::no_prefetch(packed), product_.ahead});
   }
 
+  /// Whether `soften` writes the weights where products read them.
+  bool softens_packed() const { return kernel_.weight_bytes == sizeof(std::uint16_t) && !product_.pack_rounded; }
+
+  kernels::weight_rows place_of_weights(std::size_t count, const attention_layout::scratch& scratch) const {
+    const std::size_t of_tile = kernels::tile_outputs * kernel_.weight_bytes;
+    if (softens_packed()) return {reinterpret_cast<std::byte*>(scratch.packed_weights), of_tile, product_.padded(count) * of_tile};
+    return {reinterpret_cast<std::byte*>(scratch.weights), packed_kv::block_slots * kernel_.weight_bytes, of_tile};
+  }
+
+  /// Packs the weights of `count` queries and `tiles` tiles of keys for a product.
+  void pack_weights(std::size_t count, std::size_t tiles, const attention_layout::scratch& scratch) const {
+    auto* const packed = reinterpret_cast<std::byte*>(scratch.packed_weights);
+    const std::size_t depth = tiles * kernels::tile_outputs;
+    if (kernel_.weight_bytes == sizeof(float)) {
+      product_.pack(scratch.weights, packed_kv::block_slots, count, depth, depth, packed);
+    } else if (product_.pack_rounded) {
+      product_.pack_rounded(reinterpret_cast<const std::uint16_t*>(scratch.weights), packed_kv::block_slots, count, depth, packed);
+    } else {  // padding rows repeat the last row
+      const kernels::weight_rows rows = place_of_weights(count, scratch);
+      for (std::size_t t = 0; t < tiles; ++t)
+        for (std::size_t r = count; r < product_.padded(count); ++r)
+          std::copy_n(packed + t * rows.tile_bytes + (count - 1) * rows.row_bytes, rows.row_bytes,
+                      packed + t * rows.tile_bytes + r * rows.row_bytes);
+    }
+  }
+
   /// Computes sums += attention weights times values.
   void weigh(const tile_range& tiles, std::size_t count, const head_block& block, const attention_layout::scratch& scratch,
              float* sums) const {
@@ -209,8 +235,8 @@ class attention_call {
     const std::size_t slot = tiles.begin % packed_kv::block_tiles * kernels::tile_outputs;
     const std::size_t depth = (tiles.end - tiles.begin) * kernels::tile_outputs;
     const bool unpacked = block.in_f32() && product_.multiply_unpacked;
-    auto* const packed = reinterpret_cast<std::byte*>(scratch.packed_weights);
-    if (!unpacked) product_.pack(scratch.weights, packed_kv::block_slots, count, depth, depth, packed);
+    if (!unpacked) pack_weights(count, tiles.end - tiles.begin, scratch);
+    const auto* const packed = reinterpret_cast<const std::byte*>(scratch.packed_weights);
     const auto multiply = block.widened() ? product_.multiply_wide : product_.multiply;
     for (std::size_t t = 0; t < kv_.value_tiles(); ++t, sums += layout.tile_floats()) {
       const std::byte* const tile = block.value_tile(t, slot);

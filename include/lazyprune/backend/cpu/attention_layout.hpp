@@ -83,7 +83,7 @@ class attention_layout {
   /// A thread's memory while it works on a task.
   struct scratch {
     float* scores;          // (tiles, strip, 32): the scores of one strip and one block
-    float* weights;         // (strip, block_slots)
+    float* weights;         // (strip, block_slots), float or bf16
     float* packed_weights;  // `weights`, packed
     float* scaled;          // (strip, head_dim): queries, before they are packed
     float* wide_keys;       // a block's keys in float, if the block is widened

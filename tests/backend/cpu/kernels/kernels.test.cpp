@@ -16,7 +16,8 @@ TEST_CASE("every instruction set has its own bf16 kernel; AVX512-BF16 and AMX ta
     CHECK(&set.product(dtype::f32) == &set.f32);
     if (i < isa::avx512) continue;
     CHECK(&set.f32 == &kernels::avx512::f32);
-    CHECK(&set.attention == &kernels::avx512::attention);
+    CHECK(&set.attention(dtype::f32) == &kernels::avx512::attention);
+    CHECK(&set.attention(dtype::bf16) == (i == isa::avx512 ? &kernels::avx512::attention : &kernels::avx512_bf16::attention));
     CHECK(&set.elementwise == &kernels::avx512::elementwise);
   }
   CHECK(&kernels::kernels_of(isa::avx2).f32 == &kernels::avx2::f32);

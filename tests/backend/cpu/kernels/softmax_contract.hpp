@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <backend/samples.hpp>
+#include <lazyprune/backend/tensor.hpp>
 
 namespace lazyprune_test {
 
@@ -26,7 +27,8 @@ struct softmax_sample {
         largest(rows, lazyprune::kernels::no_score),
         mass(rows * lanes),
         fade(rows),
-        weights(rows * (keys + 5), -9) {}
+        weights(rows * (keys + 5), -9),
+        bits(weights.size()) {}
 
   /// Adds the scores in `block` (rows, keys) to the softmax. Returns the scores as `soften` leaves them, in the same order.
   std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks,
@@ -35,13 +37,19 @@ struct softmax_sample {
     const auto at = [&](std::size_t r, std::size_t key) -> float& { return scores[key / tile * tile_floats() + r * tile + key % tile]; };
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t key = 0; key < keys; ++key) at(r, key) = block[r * keys + key];
-    kernel.soften(scores.data(), tile_floats(), tiles, rows, ranks, seen.data(), largest.data(), mass.data(), fade.data(), weights.data(),
-                  keys + 5);
+    const std::size_t bytes = kernel.weight_bytes;
+    for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = lazyprune::bf16_of_float(weights[i]);
+    auto* const to = in_bf16() ? reinterpret_cast<std::byte*>(bits.data()) : reinterpret_cast<std::byte*>(weights.data());
+    kernel.soften(scores.data(), tile_floats(), tiles, rows, ranks, seen.data(), largest.data(), mass.data(), fade.data(),
+                  {to, (keys + 5) * bytes, tile * bytes});
+    if (in_bf16())
+      for (std::size_t i = 0; i < bits.size(); ++i) weights[i] = lazyprune::float_of_bf16(bits[i]);
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t key = 0; key < keys; ++key) result[r * keys + key] = at(r, key);
     return result;
   }
 
+  bool in_bf16() const { return kernel.weight_bytes == sizeof(std::uint16_t); }
   std::size_t tile_floats() const { return (rows + 2) * tile; }
   double total(std::size_t r) const {
     return std::accumulate(mass.begin() + static_cast<std::ptrdiff_t>(r * lanes),
@@ -51,6 +59,7 @@ struct softmax_sample {
   const lazyprune::kernels::attention_kernel& kernel;
   std::size_t rows;
   std::vector<float> largest, mass, fade, weights;
+  std::vector<std::uint16_t> bits;  // the weights in bf16
 };
 
 inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& kernel) {
@@ -62,7 +71,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CAPTURE(rows);
     softmax_sample s(kernel, rows);
     std::vector<double> most(rows, none), sum(rows);
-    double worst = 0;
+    double worst = 0, worst_weight = 0;
     for (std::uint32_t block = 0; block < 3; ++block) {
       const auto scores = normal_floats(rows * keys, 7 + block, 5);
       std::vector<std::int32_t> ranks(keys);
@@ -87,17 +96,20 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
         sum[r] *= faded;
         for (std::size_t k = 0; k < keys; ++k) {
           const double weight = std::exp(left[r * keys + k] - here);
-          worst = std::max(worst, std::abs(s.weights[r * (keys + 5) + k] - weight));
+          worst_weight =
+              std::max(worst_weight, std::abs(s.weights[r * (keys + 5) + k] - weight) / (s.in_bf16() ? std::max(weight, 1e-30) : 1.0));
           sum[r] += weight;
         }
         for (std::size_t k = keys; k < keys + 5; ++k) REQUIRE(s.weights[r * (keys + 5) + k] == -9);
         most[r] = here;
         // Each block adds six weights to a lane. The exp puts an error of up to 4 u into each weight, with u = 2^-24.
-        CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);
+        CHECK(std::abs(s.total(r) - sum[r]) <= (s.in_bf16() ? 1.1e-4 : 30 * 0x1p-24) * sum[r]);
       }
     }
     // A difference x of two scores has a relative error of up to u. This changes e^-x by up to x e^-x u <= 0.4 u. The exp itself adds 4 u.
     CHECK(worst <= 6 * 0x1p-24);
+    // Weights in bf16 have the polynomial's relative error, and that of the rounding.
+    CHECK(worst_weight <= (s.in_bf16() ? 1.1e-4 + 0x1p-8 : 6 * 0x1p-24));
   }
 
   // If a row has seen no key yet, its mass is 0 and its fade is finite, so no NaN arises.

@@ -14,6 +14,7 @@
 #include <lazyprune/backend/cpu/kernels/avx2/elementwise.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/elementwise.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512_bf16/attention.hpp>
 #endif
 
 namespace lazyprune {
@@ -22,26 +23,29 @@ namespace kernels {
 
 /// The kernels of one instruction set.
 struct kernel_set {
-  const product_kernel& f32;   // multiplies by weights, keys and values in f32
-  const product_kernel& bf16;  // multiplies by weights, keys and values in bf16
-  const attention_kernel& attention;
+  const product_kernel& f32;               // multiplies by weights, keys and values in f32
+  const product_kernel& bf16;              // multiplies by weights, keys and values in bf16
+  const attention_kernel& attention_f32;   // for keys and values in f32
+  const attention_kernel& attention_bf16;  // for keys and values in bf16
   const elementwise_kernel& elementwise;
 
   const product_kernel& product(dtype weights) const { return weights == dtype::f32 ? f32 : bf16; }
+  const attention_kernel& attention(dtype keys) const { return keys == dtype::f32 ? attention_f32 : attention_bf16; }
 };
 
 inline const kernel_set& kernels_of([[maybe_unused]] isa path) {
 #if defined(__x86_64__)
-  static constexpr kernel_set with_avx2{avx2::f32, avx2::bf16, avx2::attention, avx2::elementwise};
-  static constexpr kernel_set with_avx512{avx512::f32, avx512::bf16, avx512::attention, avx512::elementwise};
-  static constexpr kernel_set with_avx512_bf16{avx512::f32, avx512_bf16::bf16, avx512::attention, avx512::elementwise};
-  static constexpr kernel_set with_amx{avx512::f32, amx::bf16, avx512::attention, avx512::elementwise};
+  static constexpr kernel_set with_avx2{avx2::f32, avx2::bf16, avx2::attention, avx2::attention, avx2::elementwise};
+  static constexpr kernel_set with_avx512{avx512::f32, avx512::bf16, avx512::attention, avx512::attention, avx512::elementwise};
+  static constexpr kernel_set with_avx512_bf16{avx512::f32, avx512_bf16::bf16, avx512::attention, avx512_bf16::attention,
+                                               avx512::elementwise};
+  static constexpr kernel_set with_amx{avx512::f32, amx::bf16, avx512::attention, avx512_bf16::attention, avx512::elementwise};
   if (path == isa::avx2) return with_avx2;
   if (path == isa::avx512) return with_avx512;
   if (path == isa::avx512_bf16) return with_avx512_bf16;
   if (path == isa::amx) return with_amx;
 #endif
-  static constexpr kernel_set on_any{portable::f32, portable::bf16, portable::attention, portable::elementwise};
+  static constexpr kernel_set on_any{portable::f32, portable::bf16, portable::attention, portable::attention, portable::elementwise};
   return on_any;
 }
 

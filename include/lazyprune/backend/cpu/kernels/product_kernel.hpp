@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -67,6 +68,10 @@ struct product_kernel {
   /// floats apart. Zeros pad the inputs to `depth`. Inputs from a multiple of pack_inputs on are packed right after the inputs before them,
   /// so threads may pack different inputs of a strip.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
+
+  /// Does the same for bf16 numbers x (rows, depth), whose rows are `stride` numbers apart. `depth` is a multiple of 32. Null if `pack`
+  /// writes floats, or if packed rows are the lines of 32 inputs that x has: line i of row r is then line i * padded rows + r.
+  void (*pack_rounded)(const std::uint16_t* x, std::size_t stride, std::size_t rows, std::size_t depth, std::byte* packed);
 
   /// Returns a number that `pack` wrote, of a strip whose rows are padded to `padded`.
   float (*packed_number)(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input);

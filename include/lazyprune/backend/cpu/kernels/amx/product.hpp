@@ -103,6 +103,7 @@ inline constexpr product_kernel bf16 = [] {
   k.enter = enter;
   k.leave = leave;
   k.pack = pack;
+  k.pack_rounded = nullptr;  // a packed row has lines of 32 inputs
   k.packed_number = packed_number;
   k.multiply = multiply;
   return k;

@@ -37,6 +37,18 @@ LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::
   }
 }
 
+LAZYPRUNE_AVX512_BF16 inline void pack_rounded(const std::uint16_t* x, std::size_t stride, std::size_t rows, std::size_t depth,
+                                               std::byte* packed) {
+  auto* to = reinterpret_cast<float*>(packed);
+  for (std::size_t k = 0; k < depth; k += 32, to += 16 * rows) {
+    __m512 block[16];
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_castsi512_ps(_mm512_loadu_si512(x + (r < rows ? r : 0) * stride + k));
+    avx512::vec::transpose(block);
+    avx512::store_lanes(block, 16, rows, k + 32 >= depth, to);
+  }
+}
+
 inline float packed_number(const std::byte* packed, std::size_t padded, std::size_t row, std::size_t input) {
   std::uint16_t bits;
   std::memcpy(&bits, packed + ((input / 2 * padded + row) * 2 + input % 2) * sizeof bits, sizeof bits);
@@ -103,6 +115,7 @@ inline constexpr product_kernel bf16 = [] {
   product_kernel k = avx512::bf16;
   k.element = 2;
   k.pack = pack;
+  k.pack_rounded = pack_rounded;
   k.packed_number = packed_number;
   k.multiply = multiply;
   k.widen = nullptr;
