@@ -109,7 +109,7 @@ def blocks(rows):
 
 
 def product(name, rows, inputs, outputs, add=False):
-    """Multiplies rows of bf16 by bf16 weights, and writes float. With `add`, it also reads the old output."""
+    """Returns the kernel that multiplies rows in bf16 by weights in bf16 and writes float. With `add`, it also reads the old output."""
     times = blocks(rows)
     moved = 2.0 * rows * inputs + 2.0 * times * inputs * outputs + 4.0 * rows * outputs * (2 if add else 1)
     return Kernel(f"product {name}", "product" if rows > 1 else "single", 2.0 * rows * inputs * outputs, moved, times)

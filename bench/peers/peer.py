@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass
 
 
@@ -61,6 +62,16 @@ class Peer:
 
 def numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
+
+
+def seconds_of(read, step, count: int) -> tuple[float, float]:
+    """Calls read(), then step(0) to step(count - 1). Returns the seconds of read(), and the mean seconds of a step."""
+    start = time.perf_counter()
+    read()
+    done = time.perf_counter()
+    for i in range(count):
+        step(i)
+    return done - start, (time.perf_counter() - done) / max(count, 1)
 
 
 def prompt_of(tokens: int, start: int = 0) -> list[int]:

@@ -7,7 +7,6 @@ The types that end in "repacked" interleave rows when they are loaded, as ik_lla
 import importlib.metadata
 import os
 import sys
-import time
 
 import peer
 
@@ -58,12 +57,7 @@ class IkLlamaCpp(peer.Peer):
 
     def times(self, ids, count):
         ik.llama_kv_cache_clear(self.context)
-        start = time.perf_counter()
-        self.decode(ids, 0)
-        read = time.perf_counter()
-        for i in range(count):
-            self.decode(ids[:1], len(ids) + i)
-        return read - start, (time.perf_counter() - read) / max(count, 1)
+        return peer.seconds_of(lambda: self.decode(ids, 0), lambda i: self.decode(ids[:1], len(ids) + i), count)
 
     def logits(self, ids):
         ik.llama_kv_cache_clear(self.context)

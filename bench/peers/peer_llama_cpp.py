@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """llama.cpp's CPU build (pip install llama-cpp-python, which compiles it; install.py gives the build its flags)."""
 import ctypes
-import time
 
 import llama_cpp
 import peer
@@ -71,12 +70,7 @@ class LlamaCpp(peer.Peer):
 
     def times(self, ids, count):
         self.context.clear()
-        start = time.perf_counter()
-        self.context.decode(ids)
-        read = time.perf_counter()
-        for _ in range(count):
-            self.context.decode(ids[:1])
-        return read - start, (time.perf_counter() - read) / max(count, 1)
+        return peer.seconds_of(lambda: self.context.decode(ids), lambda _: self.context.decode(ids[:1]), count)
 
     def logits(self, ids):
         self.context.clear()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """OpenVINO GenAI (pip install openvino-genai optimum-intel).
 
-optimum-intel converts the Hugging Face folder when a type is first used: MODELS/SHAPE-openvino-TYPE/. In INT8 and INT4 the weights have 8 or 4
+optimum-intel converts the Hugging Face folder when a type is first used: MODELS/SHAPE-openvino-FORMAT/. In INT8 and INT4 the weights have 8 or 4
 bits, and activations are bf16 where the processor has it, or what the plugin makes of them. GenAI has no call for logits. So the logits come from
 the same file in OpenVINO's runtime, and GenAI must choose their best token.
 """
@@ -16,18 +16,18 @@ import openvino
 import openvino_genai
 import peer
 
-FORMATS = {"BF16": None, "INT8": "int8", "INT4": "int4", "F32": "fp32"}  # of optimum-intel; none: as stored
+# The formats of optimum-intel. It has no bf16. The weights fit into fp16, and the plugin computes in bf16. Without a format, optimum-intel would
+# quantize a model of more than a billion parameters to int8.
+FORMATS = {"BF16": "fp16", "INT8": "int8", "INT4": "int4", "F32": "fp32"}
 
 
 def converted(request):
-    folder = os.path.join(request.models, f"{request.shape}-openvino-{request.type}")
+    folder = os.path.join(request.models, f"{request.shape}-openvino-{FORMATS[request.type]}")
     if not os.path.exists(folder):
         unfinished = folder + ".unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
         command = [os.path.join(os.path.dirname(sys.executable), "optimum-cli"), "export", "openvino", "-m", request.hugging_face]
-        command += ["--task", "text-generation-with-past", unfinished]
-        if FORMATS[request.type]:
-            command += ["--weight-format", FORMATS[request.type]]
+        command += ["--task", "text-generation-with-past", "--weight-format", FORMATS[request.type], unfinished]
         subprocess.run(command, check=True)
         os.rename(unfinished, folder)
     return folder

@@ -448,8 +448,12 @@ void add_bench(CLI::App& program, action& chosen, const policy_registry& policie
       "--peak", flags->peak,
       "Also measure the machine's peak rates. The table then has the share of the peak arithmetic that a prefill reaches, and the "
       "share of the peak memory rate that generating reaches");
-  command.add_flag("--parts", flags->parts,
-                   "Also show where the time of each prefill goes, part by part, with the share of the peak that each part reaches");
+  command
+      .add_flag(
+          "--parts", flags->parts,
+          "Also show where the time of each prefill goes, part by part. Products and attention also have their rate and, if the peak is "
+          "known, their share of it")
+      ->group(measuring_group);
   add_backend_flags(command, flags->backend);
   add_policy_flags(command, flags->policy, flags->model);
   show_first(command, {"--backend", "--dtype"});

@@ -17,7 +17,7 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 namespace {
 
 /// Records each call as a character. A step begins with b, a chunk with c, and either ends with e. A layer begins with [ and ends with ]. A
-/// section begins with a letter (policy, moving, attention, logits, norm, qkv, rope, output, gate_up, down) and ends with ). The logits are
+/// section begins with the first letter of its name and ends with ). The logits are
 /// L. A count follows each b and c (new tokens), e (known tokens) and L (logits).
 struct told final : step_observer {
   std::string events;

@@ -53,7 +53,8 @@ const std::map<std::string, std::string> options{
     {"chat", "--model --file --json " + pruning + computing + generating},
     {"compare", "--against --force-plan --tolerance " + pruning},
     {"bench",
-     "--model --random-weights --prompts --n-predict --predict --after-each --sequences --repetitions --no-warmup --peak --parts --output " +
+     "--model --random-weights --prompts --n-predict --predict --after-each --sequences --repetitions --no-warmup --peak --parts "
+     "--output " +
          pruning + computing},
     {"eval", "--model --predictions --method --jobs --out --resume --compare --output " + pruning + computing + asking},
     {"calibrate", "--model --file --block --probes --tokens --prompts --out" + computing + asking},

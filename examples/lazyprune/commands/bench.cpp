@@ -66,8 +66,9 @@ struct timed_prefill {
 /// The measurements of one policy, prompt length and number of sequences.
 struct measured {
   samples prefill, decode;
-  std::vector<step_seconds> sections;   // the sections of each prefill
-  std::optional<timed_prefill> waited;  // only on a GPU: one more prefill, which waits until each section is done
+  std::vector<step_seconds> sections;  // the sections of each prefill
+  // Only on a GPU: one more prefill, which waits for the sections that the cost model needs, and with --parts another, which waits for all.
+  std::optional<timed_prefill> waited, waited_for_all;
   batch_run last;
 
   /// The prefill from whose sections the shares of time are computed.
@@ -86,7 +87,7 @@ model_config shape_of(const std::string& name) try { return shape_named(name); }
   throw error("--random-weights", "", fault.expected(), fault.found());
 }
 
-/// Returns the parts of first prefills of a batch, (sequences, layers): the rows of each layer. The prefills took `seconds` in all.
+/// Returns the parts of a prefill of new sequences, which took `seconds`. `batch` (sequences, layers) has the rows of each layer.
 std::vector<bench_part> parts_of(const model_config& c, std::span<const std::vector<std::size_t>> batch, const step_seconds& in,
                                  double seconds) {
   double rows = 0, outputs = 0;  // summed over the layers; the last layer has one output row for each sequence
@@ -247,14 +248,18 @@ class measuring {
       if (r % 2 == 1) dense();
     }
     if (const std::function<void()> wait = engine_->waiting()) {
-      const auto waited = [&](const policy_spec& spec) {
+      const auto waited = [&](const policy_spec& spec, step_section last) {
         const batch_run run = generated(spec, prompts, 0, [&](step_section section) {
-          if (flags_.parts || section <= step_section::logits) wait();  // a wait takes time, and the costs need no other sections
+          if (section <= last) wait();  // a wait takes time, so the prefill waits for no other sections
         });
         return timed_prefill{run.prefill_seconds, run.sections};
       };
-      result.first.waited = waited(dense_spec());
-      if (prunes()) result.second.waited = waited(spec_);
+      const auto wait_for = [&](const policy_spec& spec, measured& to) {
+        to.waited = waited(spec, step_section::logits);
+        if (flags_.parts) to.waited_for_all = waited(spec, step_section::down);
+      };
+      wait_for(dense_spec(), result.first);
+      if (prunes()) wait_for(spec_, result.second);
     }
     return result;
   }
@@ -301,7 +306,10 @@ class measuring {
       const timed_prefill typical = m.typical();
       row.overhead = (typical.sections.policy + typical.sections.moving) / typical.seconds;
       row.work = prefill_cost({}, m);
-      if (flags_.parts) row.parts = parts_of(engine_->config(), m.last.prefill_rows, typical.sections, typical.seconds);
+      if (flags_.parts) {
+        const timed_prefill& whole = m.waited_for_all ? *m.waited_for_all : typical;
+        row.parts = parts_of(engine_->config(), m.last.prefill_rows, whole.sections, whole.seconds);
+      }
     } else {
       row.work = decoded_bytes(m);
     }

@@ -101,9 +101,9 @@ class waiting_observer final : public step_observer {
 };
 
 /// Generates greedily in one new sequence per session. All prompts are read in one batch; each of the `steps` decode steps is a batch, too.
-/// On a GPU, operations return before they are done. Pass a `wait` that blocks until they are done: the times of the prefill's sections are
-/// wrong where it does not block. With it, the whole prefill is slower. Throws `error` if a logit is not finite. Also throws what
-/// lazyprune::forward throws.
+/// On a GPU, operations return before they are done. Pass a `wait` that blocks until they are done. If it does not
+/// block for a section, the time of this section is wrong. Each wait makes the prefill slower. Throws `error` if a logit is not finite.
+/// Also throws what lazyprune::forward throws.
 template <tensor_backend Backend>
 batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
                     std::size_t steps, const std::function<void(step_section)>& wait = {}) {

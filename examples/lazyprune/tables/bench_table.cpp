@@ -55,14 +55,17 @@ std::string markdown_of_parts(const bench_table& bench) {
                                              {.head = "GFLOP/s"},
                                              {.head = "of peak"}};
   std::vector<std::vector<std::string>> lines;
-  for (const bench_row& row : bench.rows)
+  for (const bench_row& row : bench.rows) {
+    double all = 0;  // on a GPU more than row.seconds, because the prefill waited for each part
+    for (const bench_part& part : row.parts) all += part.seconds;
     for (const bench_part& part : row.parts) {
       const std::optional<double> share = share_of_peak(bench, row, part);
       lines.push_back({std::to_string(row.threads), in_batches(bench) ? std::to_string(row.sequences) : "", row.test,
                        row.policy == "dense" ? "dense" : "pruned", std::string(part.name), fixed(1000 * part.seconds, 2),
-                       fixed(100 * part.seconds / row.seconds, 1) + " %", part.work ? three_digits(*part.work / part.seconds * 1e-9) : "",
+                       fixed(100 * part.seconds / all, 1) + " %", part.work ? three_digits(*part.work / part.seconds * 1e-9) : "",
                        share ? percent_text(*share) : ""});
     }
+  }
   return lines.empty() ? "" : "\n" + markdown_table(columns, lines);
 }
 

@@ -14,12 +14,12 @@
 namespace lazyprune {
 namespace program {
 
-/// A part of a prefill's time.
+/// A part of a prefill's time: a step_section, or the rest.
 struct bench_part {
   std::string_view key;   // in JSON and CSV: KEY_seconds and KEY_share_of_peak
   std::string_view name;  // in Markdown
   double seconds;
-  std::optional<double> work{};  // floating-point operations, if they bound the part
+  std::optional<double> work{};  // floating-point operations; empty if memory bounds the part
 };
 
 /// One test under one policy.

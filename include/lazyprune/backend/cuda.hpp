@@ -36,7 +36,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Activations are float and stay on the device, so a rows_view holds a device address. Weights are float or bf16. Sums are float. By
-/// default, the operand of a product with bf16 weights is bf16: norms, attention and gates write rounded activations. In a layer with more
+/// default, operands of products with bf16 weights are the exception: norms, attention and gates write them in bf16. In a layer with more
 /// than 16 rows, queries and attention weights are rounded to bf16 before a product with bf16 keys and values. With `execution::exact`,
 /// activations, queries and attention weights are not rounded. The backend then keeps bf16 weights as float, in twice the memory.
 ///
@@ -51,7 +51,7 @@ class cuda_backend {
   using operand = device::operand;
   using kv_layer = device::stored_kv;
   using row_store = device::row_store;
-  // Blocks are large, because a layer reads its weights and launches some twenty kernels for each block of rows.
+  // Blocks are large, because a layer reads its weights and launches about a dozen kernels for each block of rows.
   static constexpr std::size_t block_rows = 2048;
 
   class parameters {
@@ -170,7 +170,8 @@ class cuda_backend {
     launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), x.columns / head_dim, head_dim / 2, send(positions), rope.data());
   }
 
-  /// After this call, operations up to these sizes allocate nothing: neither device memory nor page-locked memory of the host.
+  /// After this call, operations up to these sizes allocate neither device memory nor page-locked memory of the host. Reading an operand
+  /// may.
   void reserve(const operation_sizes& most) {
     products_.reserve();
     attention_.reserve(most);

@@ -150,7 +150,6 @@ struct operation_sizes {
   std::size_t rows;           // rows that are embedded, moved or stored at a time
   std::size_t columns;        // columns of these rows
   std::size_t block;          // rows that are multiplied, rotated or attended at a time
-  std::size_t inputs;         // of a matrix
   std::size_t gated_outputs;  // of a gated matrix, both halves
   attention_shape shape;
   std::size_t active;   // active tokens

@@ -20,19 +20,19 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The sections of a step's time. They do not overlap. A batch gathers rows once and computes most of a layer for all sequences together,
-/// so gathering and the sections from `norm` on are reported only if all sequences share one observer.
+/// The sections of a step's time. They do not overlap. A batch gathers rows, and computes most of a layer, once for all sequences. So
+/// gathering and the sections from `norm` on are reported only if all sequences in the layer share one observer.
 enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, saving and reviving rows
+  moving,  // embedding, gathering, saving and reviving rows
   attention,
   logits,   // the last norm, and the product of the head with the row whose logits are read
   norm,     // the norms before the attention and before the feed-forward block
-  qkv,      // the products that give queries, keys and values
-  rope,     // the norms of heads, RoPE, and writing keys and values to the cache
-  output,   // the product after the attention. This and `down` include adding to the residual stream, and Gemma's norms before that
-  gate_up,  // the gated product: the first two matrices of the feed-forward block, and the activation
-  down,     // the last product of the feed-forward block
+  qkv,      // the query, key and value projections
+  rope,     // the norms of queries and keys, RoPE, and writing to the KV cache
+  output,   // the output projection. This and `down` include adding to the residual stream, and Gemma's norms before that
+  gate_up,  // the gate and up projections, and the activation
+  down,     // the down projection
 };
 
 /// The state at the end of a layer, after its spilled rows are saved.

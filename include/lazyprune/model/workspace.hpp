@@ -84,7 +84,6 @@ class workspace {
     backend_->reserve({.rows = rows,
                        .columns = c.hidden,
                        .block = std::max(block, most.outputs),
-                       .inputs = std::max({c.hidden, c.ffn, c.n_heads * c.head_dim}),
                        .gated_outputs = 2 * c.ffn,
                        .shape = {c.n_heads, c.n_kv_heads, c.head_dim},
                        .active = most.tokens,

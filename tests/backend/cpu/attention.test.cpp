@@ -23,6 +23,30 @@ TEST_CASE("attention of a few rows at a time agrees with attention of all rows a
   CHECK(few_against_many(backend, attention_sample({6, 2, 24}, 2700, 40, attention_sample::layout::late_run, 2), 4) <= together_or_not);
 }
 
+TEST_CASE("attention has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    tested_cpu backend({.kv = type});
+    const attention_sample s({6, 2, 24}, 700, 300, attention_sample::layout::late_run, 2);
+    const auto kv = s.cache(backend);
+    const guarded<float> q(s.rows.size(), s.q_width(), s.q);
+    const std::size_t active = s.active.size();
+    const auto attended = [&](const attention_tuning& tuning) {
+      std::vector<float> probe(2 * active), found(s.q.size());
+      packed_rows out(s.q_width());
+      out.prepare(kernels::kernels_of(backend.instructions()).f32, s.rows.size(), s.q_width());
+      attention_layer layer(kernels::kernels_of(backend.instructions()), 2, tuning);
+      layer.attend(q.view(), kv, s.what(), out, 0,
+                   {.data = probe.data(), .queries = 2, .stride = active, .over_heads = head_reduction::mean});
+      for (std::size_t i = 0; i < found.size(); ++i) found[i] = out.number(i / s.q_width(), i % s.q_width());
+      found.insert(found.end(), probe.begin(), probe.end());
+      return found;
+    };
+    const auto expected = attended({});
+    CHECK(attended({.strips = 1, .reduced_tokens = 32}) == expected);
+    CHECK(attended({.strips = 64, .reduced_tokens = 4096}) == expected);
+  }
+}
+
 TEST_CASE("a row with a window gets the same bits in any batch, whether or not tokens before the window are passed" ON_EVERY_PATH) {
   using layout = attention_sample::layout;
   for (const dtype type : {dtype::f32, dtype::bf16})

@@ -40,6 +40,31 @@ TEST_CASE("a row's product does not depend on the row's batch, nor on its place 
   }
 }
 
+TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
+  tested_cpu backend;
+  const std::size_t inputs = 700, outputs = 520, all = 130;
+  const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
+  const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
+  const auto usual = [&](dtype type) { return tuning_of(backend.instructions(), type); };
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const auto weight = backend.pack(only(part), as);
+    const auto x = operand_of(backend, input.view(), weight);
+    const auto product = [&](auto change) {
+      product_tuning f32 = usual(dtype::f32), bf16 = usual(dtype::bf16);
+      change(f32), change(bf16);
+      guarded<float> out(all, outputs);
+      linear_layers(f32, bf16, 2).multiply(x, weight, nullptr, false, out.view());
+      return out;
+    };
+    const auto expected = product([](product_tuning&) {});
+    CHECK(product([](product_tuning& t) { t.inputs = 64, t.pass_rows = 48, t.group = 2; }) == expected);
+    CHECK(product([](product_tuning& t) { t.inputs = 2048, t.pass_rows = 1024, t.group = 16; }) == expected);
+    CHECK(product([](product_tuning& t) { t.widening_strips = 1, t.many_strips = 2; }) == expected);
+    CHECK(product([](product_tuning& t) { t.widening_strips = 1000, t.many_strips = 1000; }) == expected);
+    CHECK(product([](product_tuning& t) { t.ahead = t.ahead == 0 ? 4096 : 0, t.weight_bytes = 1; }) == expected);
+  }
+}
+
 TEST_CASE("a row's product does not depend on how inputs and groups of tiles are cut" ON_EVERY_PATH) {
   tested_cpu backend;
   const std::size_t inputs = 2100, outputs = 520, all = 50;  // several cuts of the inputs, groups of several tiles

@@ -162,7 +162,7 @@ TEST_CASE("if a plan has one strip of many rows, each tile prefetches lines that
       for (std::size_t rows = 1; rows <= 2 * kernel.strip; ++rows) {
         const packed_rows x = rows_for(*w, kernel, rows);
         const product_plan plan(x, all_strips(x), *w, 1, tuning);
-        CHECK(plan.ahead() == (x.strips() == 1 ? 5 : tuning.ahead));
+        CHECK(plan.ahead(x.strips()) == (x.strips() == 1 ? 5 : tuning.ahead));
         const bool far = rows >= 2 && x.strips() == 1;
         CHECK(plan.far() == (far ? tuning.far : 0));
         for_blocks(plan, [&](const product_block& p, const product_block& next) {
@@ -174,6 +174,25 @@ TEST_CASE("if a plan has one strip of many rows, each tile prefetches lines that
         });
       }
     }
+}
+
+TEST_CASE("without prefetches into L1, weights that were not prefetched into L2 are still prefetched into L1") {
+  const packed_matrix w = zeros(1024, 2048, dtype::bf16);
+  for (const isa path : every_isa) {
+    const kernels::product_kernel& kernel = kernels::kernels_of(path).bf16;
+    const packed_rows x = rows_for(w, kernel, 5 * kernel.strip);
+    product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
+    tuning.ahead = 0;
+    tuning.stream_ahead = 7;
+    const product_plan plan(x, all_strips(x), w, 1, tuning);
+    CHECK(plan.prefetches());
+    CHECK(plan.ahead(5) == 0);
+    CHECK(plan.ahead(1) == 7);  // a block of one strip prefetches no weights of the next block
+    tuning.weight_bytes = 1;
+    CHECK(product_plan(x, all_strips(x), w, 1, tuning).ahead(5) == 7);
+    tuning.ahead = 3;
+    CHECK(product_plan(x, all_strips(x), w, 1, tuning).ahead(1) == 3);
+  }
 }
 
 TEST_CASE("a block prefetches the lines of the next block and, with many strips, each strip prefetches the lines of the next strip") {

@@ -137,7 +137,7 @@ TEST_CASE("rows give the same bits at any alignment, in any number of pieces") {
   }
 }
 
-TEST_CASE("norms, gates and converted rows in bf16 are the rounded floats, and nothing else is written") {
+TEST_CASE("norm_rows, gate_rows and convert_rows write in bf16 what they write in float, rounded, and nothing outside their rows") {
   constexpr std::size_t rows = 3;
   for (const std::size_t columns : {7u, 16u, 20u, 2056u, 4112u})
     for (const bool aligned : {false, true}) {

@@ -27,7 +27,7 @@ class hosted_cuda {
 
   explicit hosted_cuda(const lazyprune::execution& e = {}) : made_(e), exact_(e.exact) {}
 
-  /// Returns true if products with bf16 weights round activations to bf16.
+  /// Returns true if operands of products with bf16 weights are rounded to bf16.
   bool rounds() const { return !exact_; }
   std::size_t bytes() const { return made_.bytes(); }
 

@@ -13,6 +13,7 @@
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/key_ranks.hpp>
 #include <lazyprune/backend/cpu/packed_rows.hpp>
+#include <lazyprune/backend/cpu/tuning.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -64,8 +65,9 @@ class attention_call {
   using rank_range = kernels::rank_range;
 
   attention_call(const kernels::kernel_set& set, const key_ranks& ranks, const rank_range* seen, rows_view<const float> q,
-                 const packed_kv& kv, const attention_rows& what, const attention_probe& probe, std::span<const std::uint32_t> probe_place)
-      : layout(set.product(kv.type()), what.shape, kv, q.rows),
+                 const packed_kv& kv, const attention_rows& what, const attention_probe& probe, std::span<const std::uint32_t> probe_place,
+                 const attention_tuning& tuning)
+      : layout(set.product(kv.type()), what.shape, kv, q.rows, tuning),
         product_(set.product(kv.type())),
         kernel_(set.attention(kv.type())),
         elementwise_(set.elementwise),
@@ -317,7 +319,8 @@ class attention_call {
 
 class attention_layer {
  public:
-  attention_layer(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
+  attention_layer(const kernels::kernel_set& set, int threads, const attention_tuning& tuning = {})
+      : kernels_(&set), threads_(threads), tuning_(tuning) {}
 
   std::size_t bytes() const {
     return states_.bytes() + local_.bytes() + of_heads_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(kernels::rank_range);
@@ -339,12 +342,12 @@ class attention_layer {
       const std::size_t active = what.active.size(), heads = probe.probes.empty() ? what.shape.heads : place_probes(what, probe);
       each = {of_heads_.take(probe.queries * heads * active), probe.queries, active};
     }
-    const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each, probe_place_);
+    const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each, probe_place_, tuning_);
     const attention_layout& layout = call.layout;
     // Few queries give few tasks, so the keys are cut into segments to keep all threads busy. The number of threads does not change the
     // cuts, so results have the same bits for any number of threads.
     const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
-    const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : kv.blocks();
+    const std::size_t segment = rows_of_layer <= few_attended_rows ? segment_blocks : kv.blocks();
     const std::size_t first_segment = ranks_.first_block() / segment, segments = (ranks_.end_block() - 1) / segment + 1 - first_segment;
 
     const auto threads = static_cast<std::size_t>(threads_);
@@ -393,10 +396,11 @@ class attention_layer {
   }
 
   void reduce(const attention_probe& each, const attention_rows& what, const attention_probe& probe) const {
-    const std::size_t heads = what.shape.heads, active = what.active.size(), pieces = (active + reduced_tokens - 1) / reduced_tokens;
+    const std::size_t heads = what.shape.heads, active = what.active.size(), whole = tuning_.reduced_tokens,
+                      pieces = (active + whole - 1) / whole;
     const int team = detail::threads_for(threads_, probe.queries * heads * active / 2);
     detail::for_tasks(team, probe.queries * pieces, [&](std::size_t i, std::size_t) {
-      const std::size_t query = i / pieces, first = i % pieces * reduced_tokens, count = std::min(reduced_tokens, active - first);
+      const std::size_t query = i / pieces, first = i % pieces * whole, count = std::min(whole, active - first);
       const attention_view piece{each.data + query * heads * each.stride + first, heads, each.stride, what.active.subspan(first, count)};
       reduce_heads(piece, *probe.over_heads, {probe.data + query * probe.stride + first, count});
     });
@@ -410,12 +414,9 @@ class attention_layer {
     return {window == 0 || row < window ? 0 : after(row - static_cast<position>(window)), after(row)};
   }
 
-  static constexpr std::size_t few_rows = 2;          // a layer with at most this many rows has too few tasks for many threads
-  static constexpr std::size_t segment_blocks = 4;    // blocks of keys in a segment
-  static constexpr std::size_t reduced_tokens = 512;  // tokens in a task of `reduce`
-
   const kernels::kernel_set* kernels_;
   int threads_;
+  attention_tuning tuning_;
   key_ranks ranks_;
   std::vector<kernels::rank_range> seen_;  // (rows): the active tokens that each row sees
   detail::scratch_memory states_;

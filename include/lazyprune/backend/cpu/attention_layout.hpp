@@ -9,6 +9,7 @@
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/cpu/tuning.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
 namespace lazyprune {
@@ -27,12 +28,13 @@ class attention_layout {
  public:
   static constexpr std::size_t most_strip = 32;  // queries in a strip of any kernel, at most
 
-  attention_layout(const kernels::product_kernel& product, const attention_shape& shape, const packed_kv& kv, std::size_t rows)
+  attention_layout(const kernels::product_kernel& product, const attention_shape& shape, const packed_kv& kv, std::size_t rows,
+                   const attention_tuning& tuning = {})
       : shape_(shape),
         rows_(rows),
         strip_(product.strip),
         group_(shape.heads / shape.kv_heads),
-        task_rows_(std::clamp<std::size_t>(strips_together * strip_ / group_, 1, std::max<std::size_t>(1, rows))),
+        task_rows_(std::clamp<std::size_t>(tuning.strips * strip_ / group_, 1, std::max<std::size_t>(1, rows))),
         tile_floats_(product.padded(strip_) * kernels::tile_outputs),
         value_floats_(kv.value_tiles() * tile_floats_),
         query_floats_(packed_floats(product, kv.key_depth())),
@@ -102,9 +104,6 @@ class attention_layout {
   }
 
  private:
-  /// About the number of strips in a full task. A block of keys is multiplied by all strips of a task while the block is in a cache.
-  static constexpr std::size_t strips_together = 16;
-
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
     return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float));
   }

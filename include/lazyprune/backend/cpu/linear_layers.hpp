@@ -15,7 +15,9 @@ inline namespace v0 {
 class linear_layers {
  public:
   /// The kernels of `path` pack the rows that will be multiplied.
-  linear_layers(isa path, int threads) : threads_(threads), f32_(tuning_of(path, dtype::f32)), bf16_(tuning_of(path, dtype::bf16)) {}
+  linear_layers(isa path, int threads) : linear_layers(tuning_of(path, dtype::f32), tuning_of(path, dtype::bf16), threads) {}
+  /// Cuts products by these numbers.
+  linear_layers(const product_tuning& f32, const product_tuning& bf16, int threads) : threads_(threads), f32_(f32), bf16_(bf16) {}
 
   std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + gated_.bytes(); }
 
@@ -112,7 +114,7 @@ class linear_layers {
       for (std::size_t t = block.first; t < block.last; ++t) {
         float* const sums = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.sum_floats();
         multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums,
-                 {block.k > 0, prefetch.of(s, t - block.first), plan.ahead()});
+                 {block.k > 0, prefetch.of(s, t - block.first), plan.ahead(strips)});
         if (!complete) continue;
         plan.prefetch_after(t);
         const std::size_t first = std::min(t * width, end.outputs), last = std::min(first + width, end.outputs);

@@ -39,7 +39,7 @@ class product_plan {
         tiles_(w.tiles()),
         group_(strips.count == 1 ? least_group() : group_size(static_cast<std::size_t>(threads))),
         depth_(strips.count == 1 ? w.depth() : cut_depth()),
-        widens_(x.kernel().widen && strips.count >= widening_strips) {
+        widens_(x.kernel().widen && strips.count >= tuning.widening_strips) {
     if (strips.count > 1) {
       const auto fits = [&] {  // whether the weights of this block and the next fit into L2
         const std::size_t weights = depth_ * tile_input_bytes(), wide = wide_floats() * sizeof(float);
@@ -65,11 +65,14 @@ class product_plan {
   bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
   bool widens() const { return widens_; }           // whether a block's weights are widened before the product
   bool prefetches() const { return prefetches_; }
+  /// Returns true if, in a block of this many strips, even tiles prefetch rows and odd tiles prefetch weights.
+  bool alternates(std::size_t strips) const { return strips >= tuning_.many_strips && group_ > 1; }
   std::size_t tile_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a tile, for each input
   std::size_t sum_floats() const { return x_.strip() * kernels::tile_outputs; }                // floats of the sums of a strip and a tile
   std::size_t wide_floats() const { return depth_ * kernels::tile_outputs; }                   // floats of a block's tile, widened
-  std::size_t ahead() const { return ahead_; }  // how many bytes ahead a tile's lines are prefetched into L1
-  std::size_t far() const { return far_; }      // how many bytes ahead a plan of one strip prefetches them into L2; 0: it does not
+  /// How many bytes ahead a tile's lines are prefetched into L1, in a block of this many strips. 0 is good only if its weights are in L2.
+  std::size_t ahead(std::size_t strips) const { return ahead_ > 0 || (prefetches_ && strips > 1) ? ahead_ : tuning_.stream_ahead; }
+  std::size_t far() const { return far_; }  // how many bytes ahead a plan of one strip prefetches them into L2; 0: it does not
 
   /// Prefetches the first lines of the tile after tile t. Without this, no memory would be read while the sums of tile t are used. Does
   /// nothing if the plan has several strips.
@@ -95,8 +98,7 @@ class product_plan {
   }
 
  private:
-  static constexpr std::size_t widening_strips = 4;  // if the plan has this many strips, weights are widened once for all strips of a task
-  static constexpr std::size_t finest_shares = 20;   // the largest share of a thread is at most 1/20 larger than the mean
+  static constexpr std::size_t finest_shares = 20;  // the largest share of a thread is at most 1/20 larger than the mean
 
   /// A task begins at this strip of this group. The strip is counted from the first strip of the plan.
   struct place {
@@ -162,7 +164,7 @@ class product_plan {
 class block_prefetch {
  public:
   block_prefetch(const product_plan& plan, const product_block& block, const product_block& next)
-      : plan_(plan), block_(block), next_(next), pairs_(block.strips.count >= many_strips && plan.group() > 1) {
+      : plan_(plan), block_(block), next_(next), pairs_(plan.alternates(block.strips.count)) {
     const auto rounded_up = [](std::size_t bytes, std::size_t blocks) { return blocks == 0 ? 0 : (bytes + blocks - 1) / blocks; };
     row_step_ = rounded_up(plan.rows().input_bytes(), plan.group() >> pairs_);
     shares_ = block.strips.count == 1 ? 0 : block.strips.count >> pairs_;  // one strip alone could prefetch only half of the lines
@@ -189,8 +191,6 @@ class block_prefetch {
   }
 
  private:
-  static constexpr std::size_t many_strips = 8;
-
   const product_plan& plan_;
   product_block block_, next_;
   bool pairs_;            // whether even and odd tiles prefetch different things

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The numbers that decide how a product is cut into blocks, and what is prefetched. They change how long a product takes, but not its
-// results. bench/README.md ("How products are cut and prefetched") has the measurements that chose them.
+// The numbers that decide how products and attention are cut into blocks, and what is prefetched. Those in structs change how long the work
+// takes, but not its results. bench.tuning compares some of them with others. bench/README.md ("How products are cut and prefetched") has
+// the measurements behind them, as far as there are any.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include <lazyprune/backend/cpu/isa.hpp>
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
@@ -20,7 +22,7 @@ struct product_tuning {
   std::size_t weight_bytes = 0;  // bytes of weights that stay in L2: those of a block and of the next one
 
   // Weights are prefetched into L1 this many bytes ahead. If a product has several strips, a block prefetches the weights of the next
-  // block into L2.
+  // block into L2. On AMX, 0 means that these weights are loaded with a non-temporal hint, and not prefetched into L1.
   std::size_t ahead = 0;
 
   // A product of one strip reads each weight once, and from memory. If the strip has fewer than `many_rows` rows, or if `far` is not 0, its
@@ -29,7 +31,21 @@ struct product_tuning {
   std::size_t stream_ahead = 0;
   std::size_t far = 0;        // strips of `many_rows` or more also prefetch into L2, this many bytes ahead; 0: they do not
   std::size_t next_tile = 0;  // bytes of the next tile that are prefetched while the sums of a tile are used
+
+  std::size_t widening_strips = 4;  // with this many strips or more, weights are widened once for all strips of a task
+  std::size_t many_strips = 8;      // with this many strips or more, products also prefetch rows, because L2 cannot keep all strips
 };
+
+/// How attention is cut.
+struct attention_tuning {
+  std::size_t strips = 16;           // about the number of strips in a full task: they share a block of keys while it is in a cache
+  std::size_t reduced_tokens = 512;  // tokens in a task that reduces the probabilities of several heads
+};
+
+// If a layer computes only a few rows, attention has too few tasks for many threads. Its keys are then cut into segments. This changes the
+// order of additions, so these numbers are the same on every machine.
+inline constexpr std::size_t few_attended_rows = 2;
+inline constexpr std::size_t segment_blocks = 4;  // blocks of keys in a segment
 
 /// Returns the numbers for products with weights of this type on an instruction set of a processor.
 inline product_tuning tuning_of(isa path, dtype type, const detail::processor& here = detail::this_processor()) {
@@ -39,15 +55,27 @@ inline product_tuning tuning_of(isa path, dtype type, const detail::processor& h
   t.weight_bytes = here.l2 * 3 / 4;  // the rest of L2 is for sums and rows
   // The larger a group, the more tiles use a strip while it is in a cache. The sums of a group's tiles must also fit.
   t.group = path == isa::portable ? 2 : path == isa::avx2 ? 4 : 8;
-  // A strip of rows stays in L1, because it is read for every tile. AMX reads 32 rows for every tile. In L1 they would leave room only for
-  // short blocks, so there a group's weights stay in L2 instead.
-  const std::size_t strip_input = kernel.strip * kernel.element, group_input = t.group * kernels::line_bytes / kernel.line_inputs;
+  // A strip of rows stays in L1, because it is read for every tile.
+  t.inputs = std::max<std::size_t>(32, here.l1 * 3 / 4 / (kernel.strip * kernel.element) / 32 * 32);
+  // AMX computes so fast that the rows and the sums of a pass must fit into L2, too, beside the weights of two blocks. These numbers follow
+  // from the sizes of the caches. They have not been measured.
   const bool tile_registers = path == isa::amx && type != dtype::f32;
-  const std::size_t inputs = tile_registers ? here.l2 / 4 / group_input : here.l1 * 3 / 4 / strip_input;
-  t.inputs = std::max<std::size_t>(32, inputs / 32 * 32);
+  if (tile_registers) {
+    t.ahead = 0;
+    t.stream_ahead = kernel.ahead;
+    t.many_rows = std::numeric_limits<std::size_t>::max();  // a weight that comes from memory is prefetched, whatever the rows
+    const auto most_rows = [&] {
+      const std::size_t of_row = t.inputs * kernel.element + t.group * kernels::tile_outputs * sizeof(float);
+      const std::size_t weights = 2 * t.group * t.inputs * kernels::line_bytes / kernel.line_inputs, room = here.l2 * 3 / 4;
+      return room > weights ? (room - weights) / of_row / kernel.strip * kernel.strip : 0;
+    };
+    const std::size_t least_rows = 4 * kernel.strip;
+    while (most_rows() < least_rows && t.inputs > 256) t.inputs -= 32;
+    t.pass_rows = std::clamp<std::size_t>(most_rows(), least_rows, 512);
+  }
   // AMD's cores prefetch one stream of memory well without help if they run far enough ahead of it. With many rows they do not run ahead,
   // because the instructions between two lines fill their queues. Measured on Zen 4.
-  if (here.amd && path != isa::portable) {
+  if (here.amd && path != isa::portable && !tile_registers) {
     const bool pairs = path == isa::avx512_bf16 && type != dtype::f32;
     t.many_rows = pairs ? 2 : 5;
     t.stream_ahead = kernels::line_bytes;

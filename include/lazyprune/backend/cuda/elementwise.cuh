@@ -108,24 +108,24 @@ __device__ __forceinline__ void store_four(global<T> row, unsigned at, unsigned 
   }
 }
 
-/// Rows in float or in bf16, for kernels whose time does not depend on the type that they write. The rows of the other type are null.
+/// Rows in float or in bf16, for kernels that choose the type when they run. The row_span of the other type is null.
 struct any_rows {
   row_span<float> floats;
-  row_span<std::uint16_t> halves;
+  row_span<std::uint16_t> bf16;
 
   __device__ __forceinline__ void write(std::size_t row, std::size_t at, float x) const {
-    if (halves.data)
-      halves.row(row)[at] = round_to_bf16(x);
+    if (bf16.data)
+      bf16.row(row)[at] = round_to_bf16(x);
     else
       floats.row(row)[at] = x;
   }
-  /// Returns true if two adjacent numbers can be written at once, from any even `at` on.
+  /// Returns true if write_two may be called with every even `at`.
   __device__ __forceinline__ bool by_two() const {
-    return halves.data ? fits<unsigned>(halves.data) && halves.stride % 2 == 0 : fits<float2>(floats.data) && floats.stride % 2 == 0;
+    return bf16.data ? fits<unsigned>(bf16.data) && bf16.stride % 2 == 0 : fits<float2>(floats.data) && floats.stride % 2 == 0;
   }
   __device__ __forceinline__ void write_two(std::size_t row, std::size_t at, float2 x) const {
-    if (halves.data)
-      store(halves.row(row) + at, pair_of_bf16(x.x, x.y));
+    if (bf16.data)
+      store(bf16.row(row) + at, pair_of_bf16(x.x, x.y));
     else
       store(floats.row(row) + at, x);
   }

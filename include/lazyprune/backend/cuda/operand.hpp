@@ -6,7 +6,6 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include <lazyprune/backend/cuda/elementwise.cuh>
 #include <lazyprune/backend/cuda/memory.hpp>
@@ -32,7 +31,8 @@ class operand {
       memory_ = {};
       memory_ = memory(std::max(needed, more));
     }
-    // No kernel writes the numbers after the last column, so they are set to 0 only here. Another type would have other numbers there.
+    // No kernel writes the padding, so it is set to 0 only here: if the memory is new, and if the type changes, because the padding then
+    // lies elsewhere.
     if (pitch() > columns_ && (grows || type != type_) && memory_.size() > 0)
       check(cudaMemsetAsync(memory_.data(), 0, memory_.size(), stream()), "operand");
     rows_ = rows;
@@ -46,7 +46,7 @@ class operand {
   std::size_t bytes() const { return memory_.bytes(); }
   const void* data() const { return memory_.data(); }
 
-  /// Returns the rows from `first` on. Kernels write them.
+  /// Returns the rows from `first` on, for a kernel to write.
   any_rows from(std::size_t first) {
     assert(first <= rows_);
     if (type_ == dtype::bf16) return {{}, {numbers<std::uint16_t>() + first * pitch(), pitch()}};

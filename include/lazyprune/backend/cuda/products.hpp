@@ -177,7 +177,7 @@ class products {
  public:
   std::size_t bytes() const { return room_.bytes(); }
 
-  /// Reserves scratch memory for all products.
+  /// Reserves the workspace of cuBLASLt.
   void reserve() { room_.reserve(product_algorithms::workspace_bytes); }
 
   /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `bias` may be null.

@@ -14,8 +14,8 @@ namespace device {
 
 /// The arguments of multiply_rows.
 struct row_product {
-  row_span<const std::uint16_t> x;     // bf16 (rows, pitch), with zeros from `inputs` on, at a multiple of 16 bytes
-  global<const std::uint16_t> weight;  // bf16 (outputs, pitch), with zeros from `inputs` on
+  row_span<const std::uint16_t> x;     // bf16 (rows, pitch), at a multiple of 16 bytes; zeros pad each row
+  global<const std::uint16_t> weight;  // bf16 (outputs, pitch); zeros pad each row
   global<const float> bias;            // (outputs), or null
   any_rows out;                        // (rows, outputs), or (rows, outputs / 2) if the product is gated
   unsigned rows;                       // of x, at most Rows

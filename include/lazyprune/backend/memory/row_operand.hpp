@@ -10,7 +10,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Rows (rows, columns) in a buffer. Memory grows to the most rows seen and is then reused.
-template <class T, class Memory = aligned_array<T>>
+template <class T>
 class row_operand {
  public:
   explicit row_operand(std::size_t columns) : columns_(columns), buffer_(columns) {}
@@ -30,7 +30,7 @@ class row_operand {
  private:
   std::size_t columns_;
   std::size_t rows_ = 0;
-  row_buffer<T, Memory> buffer_;
+  row_buffer<T> buffer_;
 };
 
 }  // namespace v0

@@ -259,6 +259,7 @@ long call(long number, Arguments... arguments) {
 #undef _tile_release
 #undef _tile_zero
 #undef _tile_loadd
+#undef _tile_stream_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
 
@@ -301,5 +302,6 @@ long call(long number, Arguments... arguments) {
 #define _tile_release emulated::release
 #define _tile_zero emulated::clear_tile
 #define _tile_loadd emulated::load_tile
+#define _tile_stream_loadd emulated::load_tile  // differs only in its hint
 #define _tile_stored emulated::store_tile
 #define _tile_dpbf16ps emulated::add_tile_product

@@ -113,6 +113,19 @@ inline void check_packing(const lazyprune::kernels::product_kernel& kernel) {
         }
       CHECK(wrong == 0);
       for (const std::size_t part : {unit, 2 * unit}) CHECK(in_parts(part) == packed);
+
+      if (kernel.element != 2) continue;
+      std::vector<std::uint16_t> bits(rows * (depth + 3));  // rows in bf16, with numbers between them
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < inputs; ++i) bits[r * (depth + 3) + i] = lazyprune::bf16_of_float(x(r, i));
+      std::vector<std::byte> same(bytes + 256, std::byte{0x5a});
+      if (kernel.pack_rounded)
+        kernel.pack_rounded(bits.data(), depth + 3, rows, depth, same.data());
+      else  // packing moves lines of 32 inputs; padding rows repeat the last row
+        for (std::size_t line = 0; line < depth / 32; ++line)
+          for (std::size_t r = 0; r < padded; ++r)
+            std::memcpy(same.data() + (line * padded + r) * 64, bits.data() + std::min(r, rows - 1) * (depth + 3) + line * 32, 64);
+      CHECK(same == packed);
     }
 }
 

@@ -37,8 +37,8 @@ struct rank_test {
         limit(static_cast<std::int32_t>(static_cast<std::uint32_t>(range.end) + static_cast<std::uint32_t>(offset))) {}
 };
 
-/// Where `soften` writes attention weights. Row r has its weights for the 32 keys of tile t, one right after the other, at
-/// data + r * row_bytes + t * tile_bytes.
+/// Where `soften` writes attention weights. The weights of row r for the 32 keys of tile t are contiguous, from
+/// data + r * row_bytes + t * tile_bytes on.
 struct weight_rows {
   std::byte* data;
   std::size_t row_bytes, tile_bytes;
@@ -53,8 +53,9 @@ struct attention_kernel {
   /// Adds the scores of `tiles` tiles to the running softmax. Row r sees the keys whose rank is in seen[r]. Ranks are not negative. If
   /// `ranks` is null, every row sees all keys, but `seen` must still have `rows` ranges. Scores of keys that a row does not see become
   /// -infinity. Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factors
-  /// by which the caller must then scale each row's sums. Writes the weights exp(score - largest). Weights below 2^-126.5 become 0. Weights
-  /// in bf16 have a relative error of 1.1e-4 before they are rounded, and the mass adds them before they are rounded.
+  /// by which the caller must then scale each row's sums. Writes the weights exp(score - largest). Weights below 2^-126.5, or in bf16 below
+  /// 2^-126, become 0. If weights are bf16, they have a relative error of up to 1.1e-4 before they are rounded. The mass is the sum of the
+  /// weights before rounding.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
                  const rank_range* seen, float* largest, float* mass, float* fade, const weight_rows& weights);
 

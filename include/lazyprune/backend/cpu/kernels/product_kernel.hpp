@@ -50,7 +50,8 @@ inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const 
 struct tile_mode {
   bool more;  // true: adds to the numbers in `sums`
   prefetch_run next;
-  std::size_t ahead;  // the line this many bytes after the line that is read is prefetched into L1
+  std::size_t ahead;  // the line this many bytes after the line that is read is prefetched into L1; 0: AMX loads weights with a hint to
+                      // keep them out of L1
 };
 
 struct product_kernel {
@@ -58,7 +59,7 @@ struct product_kernel {
   std::size_t granule;      // packed rows are padded to a multiple of this
   std::size_t element;      // bytes of a packed activation
   std::size_t line_inputs;  // inputs in a line of a tile
-  std::size_t ahead;        // the default of product_tuning::ahead; attention uses it as it is
+  std::size_t ahead;        // how far ahead attention and, by default, products prefetch weights into L1
 
   /// A thread calls `enter` before and `leave` after it multiplies.
   void (*enter)();
@@ -69,8 +70,8 @@ struct product_kernel {
   /// so threads may pack different inputs of a strip.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
 
-  /// Does the same for bf16 numbers x (rows, depth), whose rows are `stride` numbers apart. `depth` is a multiple of 32. Null if `pack`
-  /// writes floats, or if packed rows are the lines of 32 inputs that x has: line i of row r is then line i * padded rows + r.
+  /// Packs x (rows, depth), which is already bf16. Its rows are `stride` numbers apart. `depth` is a multiple of 32. Null if `pack` writes
+  /// floats. Also null if packing only moves whole lines of 32 inputs: line i of row r becomes line i * padded(rows) + r.
   void (*pack_rounded)(const std::uint16_t* x, std::size_t stride, std::size_t rows, std::size_t depth, std::byte* packed);
 
   /// Returns a number that `pack` wrote, of a strip whose rows are padded to `padded`.

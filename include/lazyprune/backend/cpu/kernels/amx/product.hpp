@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Products in AMX. Four tile registers have 16 x 16 sums each, two have rows, and two have weights. A register of weights has 16
 // half lines of a tile: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
+// A product of two registers takes 16 cycles, and each register that is loaded is used in two products. So four products, in 64 cycles,
+// load 2 KiB of rows and 2 KiB of weights. L2 cannot deliver both in this time. So rows should stay in L1. A strip reads each weight only
+// once, so weights should not take L1's room.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
@@ -50,8 +53,11 @@ inline float packed_number(const std::byte* packed, std::size_t padded, std::siz
   return float_of_bf16(bits);
 }
 
-LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
-                                   const tile_mode& mode) {
+/// If `Streams` is true, weights are loaded with a non-temporal hint, which tells L1 not to keep them. Otherwise they are prefetched into
+/// L1.
+template <bool Streams>
+LAZYPRUNE_AMX inline void multiply_tiles(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                         const tile_mode& mode) {
   constexpr std::size_t row_bytes = tile_outputs * sizeof(float), lines = 2 * register_bytes;
   float* lower = sums + register_rows * tile_outputs;
   const bool both = rows > register_rows;
@@ -70,13 +76,20 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
     }
   }
   for (std::size_t k = 0; k < depth; k += register_inputs, tile += lines) {
-    for (std::size_t at = mode.ahead; at < mode.ahead + lines; at += cache_line)
-      _mm_prefetch(reinterpret_cast<const char*>(tile + at), _MM_HINT_T0);
+    if constexpr (!Streams)
+      for (std::size_t at = mode.ahead; at < mode.ahead + lines; at += cache_line)
+        _mm_prefetch(reinterpret_cast<const char*>(tile + at), _MM_HINT_T0);
     for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += cache_line) prefetch_l2(next.from);
-    _tile_loadd(6, tile, line_bytes);
+    if constexpr (Streams)
+      _tile_stream_loadd(6, tile, line_bytes);
+    else
+      _tile_loadd(6, tile, line_bytes);
     _tile_loadd(4, packed, cache_line);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, tile + cache_line, line_bytes);
+    if constexpr (Streams)
+      _tile_stream_loadd(7, tile + cache_line, line_bytes);
+    else
+      _tile_loadd(7, tile + cache_line, line_bytes);
     _tile_dpbf16ps(1, 4, 7);
     packed += register_bytes;
     if (both) {
@@ -95,6 +108,11 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
   asm volatile("" ::: "memory");
 }
 
+LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                   const tile_mode& mode) {
+  (mode.ahead == 0 ? multiply_tiles<true> : multiply_tiles<false>)(packed, rows, tile, depth, sums, mode);
+}
+
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = avx512_bf16::bf16;
   k.strip = strip;
@@ -103,7 +121,7 @@ inline constexpr product_kernel bf16 = [] {
   k.enter = enter;
   k.leave = leave;
   k.pack = pack;
-  k.pack_rounded = nullptr;  // a packed row has lines of 32 inputs
+  k.pack_rounded = nullptr;  // packing only moves whole lines, so the softmax writes them in place
   k.packed_number = packed_number;
   k.multiply = multiply;
   return k;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The running softmax for products whose attention weights are bf16, in AVX-512 and AVX512-BF16. A weight needs no more bits than bf16 has,
-// so a polynomial with three terms is enough, and weights are rounded where they are computed.
+// The running softmax for products that read attention weights in bf16. The weights are rounded to bf16 where they are computed. So a
+// polynomial of degree 3 is exact enough for them.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
@@ -19,8 +19,8 @@ namespace avx512_bf16 {
 using avx512::vec;
 using avx512::weight_of;
 
-/// Returns e^x for x <= 0, with a relative error of up to 1.1e-4, or 0 if e^x is less than 2^-126.5. The polynomial is 2^f for |f| <= 1/2,
-/// with the least relative error among those that are 1 at 0.
+/// Returns e^x for x <= 0, with a relative error of up to 1.1e-4, or 0 if e^x is less than 2^-126.5. The polynomial approximates
+/// 2^f for |f| <= 1/2. It is the one of degree 3 with the least relative error, among those that are 1 at 0.
 LAZYPRUNE_AVX512_BF16_INLINE vec::floats softmax_weight(vec::floats x) {
   const vec::floats powers = vec::multiply(vec::most(vec::all(weight_limit), x), vec::all(log2_e));  // NaN stays
   const vec::floats n = vec::nearest(powers), f = vec::subtract(powers, n);
