@@ -72,7 +72,17 @@ const lazyprune::cpu::matrix& packed(const layer& l, lazyprune::cpu& backend) {
   return known.emplace(std::pair(l.inputs, l.outputs), backend.pack(std::span(&part, 1), dtype::bf16)).first->second;
 }
 
-/// Measures the product of packed rows and a weight, without packing. The changed numbers and those of tuning.hpp take turns.
+/// Measures the work with the numbers of tuning.hpp and with others. They take turns, after one run of each to warm up.
+template <class Usual, class Other>
+void compare(benchmark::State& state, lazyprune::isa path, int threads, double operations, const Usual& usual, const Other& other) {
+  usual(), other();
+  const auto [before, after] = bench::times_in_turn(state, usual, other);
+  state.counters["GFLOP/s"] = operations / after * 1e-9;
+  state.counters["of_peak"] = operations / after / bench::arithmetic_ceiling(path, dtype::bf16, threads);
+  state.counters["speedup"] = before / after;  // over the numbers in tuning.hpp
+}
+
+/// Measures the product of packed rows and a weight, without packing.
 void measure(benchmark::State& state, const layer& l, std::size_t rows, int threads, const change& what) {
   const lazyprune::isa path = measured_isa();
   const product_tuning f32 = lazyprune::tuning_of(path, dtype::f32), usual = lazyprune::tuning_of(path, dtype::bf16);
@@ -89,13 +99,8 @@ void measure(benchmark::State& state, const layer& l, std::size_t rows, int thre
 
   lazyprune::linear_layers one(f32, usual, threads), other(f32, changed, threads);
   const auto multiply = [&](lazyprune::linear_layers& by) { by.multiply(x, w, nullptr, false, {out.data(), rows, l.outputs, l.outputs}); };
-  multiply(one), multiply(other);
-  const auto [before, after] = bench::times_in_turn(
-      state, [&] { multiply(one); }, [&] { multiply(other); });
-  const double operations = 2.0 * static_cast<double>(rows * l.inputs * l.outputs);
-  state.counters["GFLOP/s"] = operations / after * 1e-9;
-  state.counters["of_peak"] = operations / after / bench::arithmetic_ceiling(path, dtype::bf16, threads);
-  state.counters["speedup"] = before / after;  // over the numbers in tuning.hpp
+  compare(
+      state, path, threads, 2.0 * static_cast<double>(rows * l.inputs * l.outputs), [&] { multiply(one); }, [&] { multiply(other); });
 }
 
 /// Measures attention of all rows of a prompt with the shape of TinyLlama-1.1B, cut into tasks of so many strips.
@@ -125,13 +130,8 @@ void measure_attention(benchmark::State& state, std::size_t tokens, int threads,
     backend.prepare(out, tokens, w);
     by.attend({q.data(), tokens, width, width}, kv, what, out, 0, {});
   };
-  attend(one), attend(other);
-  const auto [before, after] = bench::times_in_turn(
-      state, [&] { attend(one); }, [&] { attend(other); });
-  const double operations = 2.0 * static_cast<double>(tokens * (tokens + 1) * width);
-  state.counters["GFLOP/s"] = operations / after * 1e-9;
-  state.counters["of_peak"] = operations / after / bench::arithmetic_ceiling(path, dtype::bf16, threads);
-  state.counters["speedup"] = before / after;
+  compare(
+      state, path, threads, 2.0 * static_cast<double>(tokens * (tokens + 1) * width), [&] { attend(one); }, [&] { attend(other); });
 }
 
 template <class Measure>

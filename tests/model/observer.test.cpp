@@ -17,8 +17,8 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 namespace {
 
 /// Records each call as a character. A step begins with b, a chunk with c, and either ends with e. A layer begins with [ and ends with ]. A
-/// section begins with the first letter of its name and ends with ). The logits are
-/// L. A count follows each b and c (new tokens), e (known tokens) and L (logits).
+/// section begins with the first letter of its name and ends with ). The logits are L. A count follows each b and c (new tokens), e (known
+/// tokens) and L (logits).
 struct told final : step_observer {
   std::string events;
   std::size_t stops_at = 1000;  // stops when this many layers have begun
