@@ -2,8 +2,11 @@
 // Copies numbers to the device and back.
 #pragma once
 
+#include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/operand.hpp>
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -34,5 +37,17 @@ class on_device {
  private:
   lazyprune::device::array<T, lazyprune::device::purpose::scratch> memory_;
 };
+
+/// Writes x (rows, columns) to a prepared operand.
+inline void write_rows(lazyprune::device::operand& to, const std::vector<float>& x) {
+  namespace device = lazyprune::device;
+  on_device<float> from(x);
+  const auto convert = [&]<class T>(device::row_span<T> rows) {
+    device::launch(device::convert_rows<float, T>, {static_cast<unsigned>(to.rows())}, {32}, 0, device::stream(),
+                   device::row_span<const float>{from.data(), to.columns()}, to.columns(), rows);
+  };
+  to.type() == lazyprune::dtype::bf16 ? convert(to.rows_of<std::uint16_t>()) : convert(to.rows_of<float>());
+  device::synchronize();
+}
 
 }  // namespace lazyprune_test

@@ -3,11 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include <cstring>
 #include <vector>
 
 #include <backend/samples.hpp>
-#include <lazyprune/backend/cuda/launch.hpp>
 
 #include "on_device.hpp"
 
@@ -19,18 +17,7 @@ namespace {
 /// Returns all numbers of the operand's rows, the padding too.
 template <class T>
 std::vector<T> numbers_of(const device::operand& x) {
-  std::vector<T> found(x.rows() * x.pitch());
-  device::check(cudaMemcpyAsync(found.data(), x.data(), found.size() * sizeof(T), cudaMemcpyDeviceToHost, device::stream()), "operand");
-  device::synchronize();
-  return found;
-}
-
-template <class T>
-void fill(device::operand& x, const std::vector<float>& numbers) {
-  on_device<float> from(numbers);
-  device::launch(device::convert_rows<float, T>, {static_cast<unsigned>(x.rows())}, {32}, 0, device::stream(),
-                 device::row_span<const float>{from.data(), x.columns()}, x.columns(), x.rows_of<T>());
-  device::synchronize();
+  return numbers_at(static_cast<const T*>(x.data()), x.rows() * x.pitch());
 }
 
 }  // namespace
@@ -58,12 +45,12 @@ TEST_CASE("zeros follow the last number of an operand's row, also after it had a
   for (int again = 0; again < 2; ++again) {
     for (const std::size_t rows : {2u, 6u, 3u}) {
       operand.prepare(rows, dtype::bf16);
-      fill<std::uint16_t>(operand, x);
+      write_rows(operand, x);
       const auto halves = numbers_of<std::uint16_t>(operand);
       for (std::size_t i = 0; i < halves.size(); ++i) CHECK(halves[i] == (i % 8 < 5 ? bf16_of_float(x[i / 8 * 5 + i % 8]) : 0));
     }
     operand.prepare(4, dtype::f32);
-    fill<float>(operand, x);
+    write_rows(operand, x);
     const auto floats = numbers_of<float>(operand);
     for (std::size_t i = 0; i < floats.size(); ++i) CHECK(floats[i] == (i % 8 < 5 ? x[i / 8 * 5 + i % 8] : 0));
   }

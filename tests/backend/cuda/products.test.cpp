@@ -17,15 +17,7 @@ namespace {
 device::operand packed(const std::vector<float>& x, std::size_t rows, const device::weight& w) {
   device::operand made(w.inputs());
   made.prepare(rows, w.type());
-  on_device<float> from(x);
-  const dim3 grid{static_cast<unsigned>(rows)};
-  const device::row_span<const float> all{from.data(), w.inputs()};
-  if (w.type() == dtype::bf16)
-    device::launch(device::convert_rows<float, std::uint16_t>, grid, {32}, 0, device::stream(), all, w.inputs(),
-                   made.rows_of<std::uint16_t>());
-  else
-    device::launch(device::convert_rows<float, float>, grid, {32}, 0, device::stream(), all, w.inputs(), made.rows_of<float>());
-  device::synchronize();
+  write_rows(made, x);
   return made;
 }
 
