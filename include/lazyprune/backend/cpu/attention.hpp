@@ -6,7 +6,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/backend/cpu/attention_layout.hpp>
@@ -81,7 +83,9 @@ class attention_call {
         active_(what.active.size()),
         unprobed_(q.rows - probe.queries),
         probe_(probe),
-        probe_place_(probe_place) {}
+        probe_place_(probe_place) {
+    assert(packed_kv::block_tiles % (kernel_.scores_ahead ? 2 * kernel_.most_tiles : kernel_.most_tiles) == 0);
+  }
 
   const attention_layout layout;
 
@@ -101,8 +105,7 @@ class attention_call {
         const auto [begin, end] = tiles_seen(b, together);
         block.widen(product_, begin, end, scratch.wide_keys, scratch.wide_values);
       }
-      for (std::size_t s = 0; s < strips; ++s)
-        attend_block(rows, layout.strip_of(rows, s), block, layout.packed_queries(local, s), layout.state_of(state, s), scratch);
+      attend_block(rows, block, local, state, scratch);
     }
     product_.leave();
   }
@@ -136,6 +139,13 @@ class attention_call {
 
   struct tile_range {
     std::size_t begin, end;
+    std::size_t count() const { return end - begin; }
+  };
+
+  /// Tiles of a block, and a strip that sees some of their keys.
+  struct piece {
+    std::size_t strip;
+    tile_range tiles;
   };
 
   /// Returns the factor that scales the queries. The product of a scaled query and a key is the score or, with a soft cap, score / cap.
@@ -173,23 +183,60 @@ class attention_call {
     product_.pack(scaled, d, of.count, d, kv_.key_depth(), reinterpret_cast<std::byte*>(packed));
   }
 
-  /// Adds one block of keys and values to the state of one strip.
-  void attend_block(const query_rows& rows, const strip& of, const head_block& block, const float* queries, const strip_state& state,
+  /// Returns the first piece of the block: in strip s from this tile on, or else in a later strip. If there is none, the strip of the
+  /// result is the number of strips. Pieces end at multiples of most_tiles, so other rows do not change the order of a row's additions.
+  piece piece_from(const query_rows& rows, std::size_t block, std::size_t s, std::size_t tile) const {
+    const std::size_t strips = layout.strips(rows.count), most = kernel_.most_tiles;
+    for (; s < strips; ++s, tile = 0) {
+      const strip of = layout.strip_of(rows, s);
+      const tile_range seen = tiles_seen(block, seen_by(layout.row_of(rows, of.from), layout.row_of(rows, of.from + of.count - 1)));
+      const std::size_t begin = std::max(seen.begin, tile);
+      if (begin < seen.end) return {s, {begin, std::min((begin / most + 1) * most, seen.end)}};
+    }
+    return {strips, {0, 0}};
+  }
+
+  /// Adds one block of keys and values to the states of all strips. If `soften` can compute scores, it computes those of the next piece.
+  void attend_block(const query_rows& rows, const head_block& block, float* local, float* state,
                     const attention_layout::scratch& scratch) const {
+    const std::size_t strips = layout.strips(rows.count);
+    float *scores = scratch.scores, *later = scores + (kernel_.scores_ahead ? kernel_.most_tiles * layout.tile_floats() : 0);
+    bool scored = false;
+    piece now = piece_from(rows, block.block(), 0, 0);
+    while (now.strip < strips) {
+      const strip of = layout.strip_of(rows, now.strip);
+      if (!scored) score(now.tiles, of.count, block, layout.packed_queries(local, now.strip), scores);
+      const piece next = piece_from(rows, block.block(), now.strip, now.tiles.end);
+      scored = kernel_.scores_ahead && next.strip < strips;
+      kernels::score_task ahead{};
+      if (scored)
+        ahead = {reinterpret_cast<const std::byte*>(layout.packed_queries(local, next.strip)),
+                 layout.strip_of(rows, next.strip).count,
+                 block.key_tile(next.tiles.begin % packed_kv::block_tiles),
+                 next.tiles.count(),
+                 kv_.key_depth(),
+                 later,
+                 layout.tile_floats()};
+      add_piece(rows, of, now.tiles, block, scores, scored ? &ahead : nullptr, layout.state_of(state, now.strip), scratch);
+      now = next;
+      std::swap(scores, later);
+    }
+  }
+
+  /// Adds the keys and values of some tiles to the state of one strip. `scores` are the products of the strip's queries and these keys.
+  void add_piece(const query_rows& rows, const strip& of, const tile_range& tiles, const head_block& block, float* scores,
+                 const kernels::score_task* ahead, const strip_state& state, const attention_layout::scratch& scratch) const {
     rank_range seen[attention_layout::most_strip] = {};
     for (std::size_t i = 0; i < of.count; ++i) seen[i] = seen_[layout.row_of(rows, of.from + i)];
-    const rank_range seen_by_any{seen[0].first, seen[of.count - 1].end}, seen_by_all{seen[of.count - 1].first, seen[0].end};
-    const tile_range tiles = tiles_seen(block.block(), seen_by_any);
-    if (tiles.begin == tiles.end) return;
-    score(tiles, of.count, block, queries, scratch.scores);
-    if (cap_ > 0) kernel_.soft_cap(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, cap_);
+    const rank_range seen_by_all{seen[of.count - 1].first, seen[0].end};
+    if (cap_ > 0) kernel_.soft_cap(scores, layout.tile_floats(), tiles.count(), of.count, cap_);
 
     bool all = true;  // whether every query sees every key of the tiles
     for (std::size_t t = tiles.begin; t < tiles.end; ++t) all = all && ranks_.all(t, seen_by_all);
     float fade[attention_layout::most_strip];
-    kernel_.soften(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, all ? nullptr : ranks_.of_tile(tiles.begin),
-                   seen, state.largest, state.mass, fade, place_of_weights(of.count, scratch));
-    if (layout.row_of(rows, of.from + of.count - 1) >= unprobed_) note(rows, of, tiles, scratch.scores);
+    kernel_.soften(scores, layout.tile_floats(), tiles.count(), of.count, all ? nullptr : ranks_.of_tile(tiles.begin), seen, state.largest,
+                   state.mass, fade, place_of_weights(of.count, scratch), ahead);
+    if (layout.row_of(rows, of.from + of.count - 1) >= unprobed_) note(rows, of, tiles, scores);
     if (std::any_of(fade, fade + of.count, [](float f) { return f != 1.0f; }))
       kernel_.scale(state.sums, layout.tile_floats(), kv_.value_tiles(), of.count, fade);
     weigh(tiles, of.count, block, scratch, state.sums);
@@ -235,9 +282,9 @@ class attention_call {
              float* sums) const {
     static_assert(kernels::unpacked_stride == packed_kv::block_slots);
     const std::size_t slot = tiles.begin % packed_kv::block_tiles * kernels::tile_outputs;
-    const std::size_t depth = (tiles.end - tiles.begin) * kernels::tile_outputs;
+    const std::size_t depth = tiles.count() * kernels::tile_outputs;
     const bool unpacked = block.in_f32() && product_.multiply_unpacked;
-    if (!unpacked) pack_weights(count, tiles.end - tiles.begin, scratch);
+    if (!unpacked) pack_weights(count, tiles.count(), scratch);
     const auto* const packed = reinterpret_cast<const std::byte*>(scratch.packed_weights);
     const auto multiply = block.widened() ? product_.multiply_wide : product_.multiply;
     for (std::size_t t = 0; t < kv_.value_tiles(); ++t, sums += layout.tile_floats()) {

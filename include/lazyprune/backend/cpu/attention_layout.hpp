@@ -84,7 +84,7 @@ class attention_layout {
 
   /// A thread's memory while it works on a task.
   struct scratch {
-    float* scores;          // (tiles, strip, 32): the scores of one strip and one block
+    float* scores;          // (tiles, strip, 32): the scores of one strip and one block, or of two pieces of blocks
     float* weights;         // (strip, block_slots), float or bf16
     float* packed_weights;  // `weights`, packed
     float* scaled;          // (strip, head_dim): queries, before they are packed

@@ -32,7 +32,7 @@ struct softmax_sample {
 
   /// Adds the scores in `block` (rows, keys) to the softmax. Returns the scores as `soften` leaves them, in the same order.
   std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks,
-                          const std::vector<lazyprune::kernels::rank_range>& seen) {
+                          const std::vector<lazyprune::kernels::rank_range>& seen, const lazyprune::kernels::score_task* next = nullptr) {
     std::vector<float> scores(tiles * tile_floats(), -9), result(block.size());
     const auto at = [&](std::size_t r, std::size_t key) -> float& { return scores[key / tile * tile_floats() + r * tile + key % tile]; };
     for (std::size_t r = 0; r < rows; ++r)
@@ -41,7 +41,7 @@ struct softmax_sample {
     for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = lazyprune::bf16_of_float(weights[i]);
     auto* const to = in_bf16() ? reinterpret_cast<std::byte*>(bits.data()) : reinterpret_cast<std::byte*>(weights.data());
     kernel.soften(scores.data(), tile_floats(), tiles, rows, ranks, seen.data(), largest.data(), mass.data(), fade.data(),
-                  {to, (keys + 5) * bytes, tile * bytes});
+                  {to, (keys + 5) * bytes, tile * bytes}, next);
     if (in_bf16())
       for (std::size_t i = 0; i < bits.size(); ++i) weights[i] = lazyprune::float_of_bf16(bits[i]);
     for (std::size_t r = 0; r < rows; ++r)

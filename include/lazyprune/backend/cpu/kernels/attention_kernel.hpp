@@ -44,8 +44,27 @@ struct weight_rows {
   std::size_t row_bytes, tile_bytes;
 };
 
+/// Scores that `soften` computes between its exponentials, because a processor can do both at once: scores (tiles, rows, 32) = packed
+/// queries times keys. The tiles of keys are contiguous. From one tile of scores to the next there are `tile_floats` floats.
+struct score_task {
+  const std::byte* queries;
+  std::size_t rows;
+  const std::byte* keys;
+  std::size_t tiles, depth;
+  float* scores;
+  std::size_t tile_floats;
+};
+
+/// What `soften` does between two rows on paths that compute no scores then.
+struct no_side_work {
+  no_side_work(const score_task*, std::size_t) {}
+  void after_row() {}
+};
+
 struct attention_kernel {
   std::size_t weight_bytes;  // of an attention weight that `soften` writes: 4 for float, 2 for bf16
+  std::size_t most_tiles;    // tiles of keys that are added to the running softmax at once, at most; this changes the order of additions
+  bool scores_ahead;         // whether `soften` takes a score_task
 
   /// Replaces each score of the rows by cap * tanh(score).
   void (*soft_cap)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap);
@@ -55,9 +74,9 @@ struct attention_kernel {
   /// -infinity. Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factors
   /// by which the caller must then scale each row's sums. Writes the weights exp(score - largest). Weights below 2^-126.5, or in bf16 below
   /// 2^-126, become 0. If weights are bf16, they have a relative error of up to 1.1e-4 before they are rounded. The mass is the sum of the
-  /// weights before rounding.
+  /// weights before rounding. Also computes the scores of `next`, if it is not null. The scores must not overlap.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
-                 const rank_range* seen, float* largest, float* mass, float* fade, const weight_rows& weights);
+                 const rank_range* seen, float* largest, float* mass, float* fade, const weight_rows& weights, const score_task* next);
 
   /// Multiplies row r of every tile by by[r].
   void (*scale)(float* sums, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const float* by);

@@ -9,6 +9,7 @@
 #include <lazyprune/backend/cpu/kernels/portable/elementwise.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/product.hpp>
 #if defined(__x86_64__)
+#include <lazyprune/backend/cpu/kernels/amx/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/amx/product.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/elementwise.hpp>
@@ -39,7 +40,7 @@ inline const kernel_set& kernels_of([[maybe_unused]] isa path) {
   static constexpr kernel_set with_avx512{avx512::f32, avx512::bf16, avx512::attention, avx512::attention, avx512::elementwise};
   static constexpr kernel_set with_avx512_bf16{avx512::f32, avx512_bf16::bf16, avx512::attention, avx512_bf16::attention,
                                                avx512::elementwise};
-  static constexpr kernel_set with_amx{avx512::f32, amx::bf16, avx512::attention, avx512_bf16::attention, avx512::elementwise};
+  static constexpr kernel_set with_amx{avx512::f32, amx::bf16, avx512::attention, amx::attention, avx512::elementwise};
   if (path == isa::avx2) return with_avx2;
   if (path == isa::avx512) return with_avx512;
   if (path == isa::avx512_bf16) return with_avx512_bf16;

@@ -9,6 +9,7 @@
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
 
 #define LAZYPRUNE_AMX LAZYPRUNE_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+#define LAZYPRUNE_AMX_INLINE LAZYPRUNE_AMX __attribute__((always_inline)) inline
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -53,58 +54,75 @@ inline float packed_number(const std::byte* packed, std::size_t padded, std::siz
   return float_of_bf16(bits);
 }
 
-/// If `Streams` is true, weights are loaded with a non-temporal hint, which tells L1 not to keep them. Otherwise they are prefetched into
-/// L1.
-template <bool Streams>
-LAZYPRUNE_AMX inline void multiply_tiles(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
-                                         const tile_mode& mode) {
-  constexpr std::size_t row_bytes = tile_outputs * sizeof(float), lines = 2 * register_bytes;
-  float* lower = sums + register_rows * tile_outputs;
-  const bool both = rows > register_rows;
-  prefetch_run next = mode.next;
-  asm volatile("" ::: "memory");  // needed because the compiler does not know which memory the tile loads read
+inline constexpr std::size_t sum_row_bytes = tile_outputs * sizeof(float);
+inline constexpr std::size_t step_bytes = 2 * register_bytes;  // of a tile of weights, for the inputs of a register
+
+/// Sets the four registers of sums to 0.
+LAZYPRUNE_AMX_INLINE void clear_sums() {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
+}
+
+/// Adds the products of 32 inputs to the sums. `both`: whether the strip has more than 16 rows. If `Streams` is true, weights are loaded
+/// with a non-temporal hint, which tells L1 not to keep them.
+template <bool Streams>
+LAZYPRUNE_AMX_INLINE void add_products(const std::byte* packed, const std::byte* tile, bool both) {
+  if constexpr (Streams)
+    _tile_stream_loadd(6, tile, line_bytes);
+  else
+    _tile_loadd(6, tile, line_bytes);
+  _tile_loadd(4, packed, cache_line);
+  _tile_dpbf16ps(0, 4, 6);
+  if constexpr (Streams)
+    _tile_stream_loadd(7, tile + cache_line, line_bytes);
+  else
+    _tile_loadd(7, tile + cache_line, line_bytes);
+  _tile_dpbf16ps(1, 4, 7);
+  if (both) {
+    _tile_loadd(5, packed + register_bytes, cache_line);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
+LAZYPRUNE_AMX_INLINE void store_sums(float* sums, bool both) {
+  float* const lower = sums + register_rows * tile_outputs;
+  _tile_stored(0, sums, sum_row_bytes);
+  _tile_stored(1, sums + half_outputs, sum_row_bytes);
+  if (both) {
+    _tile_stored(2, lower, sum_row_bytes);
+    _tile_stored(3, lower + half_outputs, sum_row_bytes);
+  }
+}
+
+/// Unless `Streams` is true, weights are prefetched into L1. See add_products.
+template <bool Streams>
+LAZYPRUNE_AMX inline void multiply_tiles(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums,
+                                         const tile_mode& mode) {
+  const bool both = rows > register_rows;
+  prefetch_run next = mode.next;
+  asm volatile("" ::: "memory");  // needed because the compiler does not know which memory the tile loads read
+  clear_sums();
   if (mode.more) {
-    _tile_loadd(0, sums, row_bytes);
-    _tile_loadd(1, sums + half_outputs, row_bytes);
+    _tile_loadd(0, sums, sum_row_bytes);
+    _tile_loadd(1, sums + half_outputs, sum_row_bytes);
     if (both) {
-      _tile_loadd(2, lower, row_bytes);
-      _tile_loadd(3, lower + half_outputs, row_bytes);
+      float* const lower = sums + register_rows * tile_outputs;
+      _tile_loadd(2, lower, sum_row_bytes);
+      _tile_loadd(3, lower + half_outputs, sum_row_bytes);
     }
   }
-  for (std::size_t k = 0; k < depth; k += register_inputs, tile += lines) {
+  for (std::size_t k = 0; k < depth; k += register_inputs, tile += step_bytes) {
     if constexpr (!Streams)
-      for (std::size_t at = mode.ahead; at < mode.ahead + lines; at += cache_line)
+      for (std::size_t at = mode.ahead; at < mode.ahead + step_bytes; at += cache_line)
         _mm_prefetch(reinterpret_cast<const char*>(tile + at), _MM_HINT_T0);
     for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += cache_line) prefetch_l2(next.from);
-    if constexpr (Streams)
-      _tile_stream_loadd(6, tile, line_bytes);
-    else
-      _tile_loadd(6, tile, line_bytes);
-    _tile_loadd(4, packed, cache_line);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (Streams)
-      _tile_stream_loadd(7, tile + cache_line, line_bytes);
-    else
-      _tile_loadd(7, tile + cache_line, line_bytes);
-    _tile_dpbf16ps(1, 4, 7);
-    packed += register_bytes;
-    if (both) {
-      _tile_loadd(5, packed, cache_line);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-      packed += register_bytes;
-    }
+    add_products<Streams>(packed, tile, both);
+    packed += (both ? 2 : 1) * register_bytes;
   }
-  _tile_stored(0, sums, row_bytes);
-  _tile_stored(1, sums + half_outputs, row_bytes);
-  if (both) {
-    _tile_stored(2, lower, row_bytes);
-    _tile_stored(3, lower + half_outputs, row_bytes);
-  }
+  store_sums(sums, both);
   asm volatile("" ::: "memory");
 }
 

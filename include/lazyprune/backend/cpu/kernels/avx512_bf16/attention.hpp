@@ -33,6 +33,8 @@ LAZYPRUNE_AVX512_BF16_INLINE void store_weights(std::byte* to, const vec::floats
   _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(tile[1], tile[0]));
 }
 
+using side_work = no_side_work;
+
 #define LAZYPRUNE_KERNEL LAZYPRUNE_AVX512_BF16
 #define LAZYPRUNE_KERNEL_INLINE LAZYPRUNE_AVX512_BF16_INLINE
 #include <lazyprune/backend/cpu/kernels/shared/softmax.inc>
