@@ -279,8 +279,9 @@ class measuring {
     const auto predicted = [&](const cost_model& costs) {
       return prefill ? prefill_cost(costs, dense) / prefill_cost(costs, pruned) : decode_cost(costs, dense) / decode_cost(costs, pruned);
     };
-    if (prefill) row.predicted = predicted(costs_of(dense, measured_costs));
-    row.predicted_with_memory = predicted(costs_of(dense, measured_costs_with_memory));
+    const double head_seconds = prefill ? dense.head_seconds() : head_seconds_of_steps(dense);
+    if (prefill) row.predicted = predicted(costs_of(dense, measured_costs, head_seconds));
+    row.predicted_with_memory = predicted(costs_of(dense, measured_costs_with_memory, head_seconds));
   }
 
   bench_row row_of(const std::string& test, std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
@@ -328,11 +329,19 @@ class measuring {
     return cost;
   }
 
+  /// The seconds that dense decode steps take for the head's product, if all products read weights at the same rate. Steps read gigabytes,
+  /// so they measure this rate better than the one product of a prefill.
+  double head_seconds_of_steps(const measured& dense) const {
+    const cost_model reading{.linear = 0.0, .attention = 0.0, .single = 1.0, .few_rows = dense.last.prefill_rows.size()};
+    return dense.decode.seconds[dense.decode.middle()] / decode_cost(reading, dense) *
+           reading.logits(engine_->config(), dense.last.prefill_rows.size());
+  }
+
   /// Applies measured_costs or measured_costs_with_memory to the dense runs.
   template <class Costs>
-  cost_model costs_of(const measured& dense, const Costs& costs) const {
+  cost_model costs_of(const measured& dense, const Costs& costs, double head_seconds) const {
     const timed_prefill typical = dense.typical();
-    return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, dense.head_seconds());
+    return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, head_seconds);
   }
 
   /// The bytes that the decode steps read. A step reads the weights once for all sequences.

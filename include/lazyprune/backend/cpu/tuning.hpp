@@ -81,6 +81,7 @@ inline product_tuning tuning_of(isa path, dtype type, const detail::processor& h
     t.stream_ahead = kernels::line_bytes;
     t.next_tile = 32 * kernels::cache_line;
     if (pairs) t.far = 64 * kernels::line_bytes;
+    if (pairs) t.group = 2;  // measured on Zen 5: 16 to 128 rows gain 1 to 3 %
   }
   return t;
 }
