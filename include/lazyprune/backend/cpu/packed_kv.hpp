@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/memory/block_pool.hpp>
@@ -72,9 +73,16 @@ class packed_kv {
     if (written_ > size_ && size_ % block_slots != 0) wipe(size_, std::min(written_, before * block_slots));
     written_ = size_ = size;
     detail::for_tasks(detail::threads_for(threads, 2 * k.rows * width()), kv_heads_, [&](std::size_t head, std::size_t) {
-      for (std::size_t r = 0; r < k.rows; ++r) {
-        const float *key = k.row(r) + head * head_dim_, *value = v.row(r) + head * head_dim_;
-        type_ == dtype::f32 ? put<dtype::f32>(slots[r], head, key, value) : put<dtype::bf16>(slots[r], head, key, value);
+      const auto row = [&](rows_view<const float> rows, std::size_t r) { return rows.row(r) + head * head_dim_; };
+      for (std::size_t r = 0, count = 1; r < k.rows; r += count) {
+        // In bf16, a line of values has two slots, so two slots are written together if possible.
+        const bool both = type_ == dtype::bf16 && slots[r] % 2 == 0 && r + 1 < k.rows && slots[r + 1] == slots[r] + 1;
+        count = both ? 2 : 1;
+        for (std::size_t i = r; i < r + count; ++i) put_key(slots[i], head, row(k, i));
+        if (both)
+          put_values(slots[r], head, row(v, r), row(v, r + 1));
+        else
+          put_value(slots[r], head, row(v, r));
       }
     });
   }
@@ -106,9 +114,7 @@ class packed_kv {
     blocks_[first / block_slots].own();
     const std::vector<float> zeros(head_dim_);
     for (std::size_t slot = first; slot < last; ++slot)
-      for (std::size_t head = 0; head < kv_heads_; ++head)
-        type_ == dtype::f32 ? put<dtype::f32>(slot, head, zeros.data(), zeros.data())
-                            : put<dtype::bf16>(slot, head, zeros.data(), zeros.data());
+      for (std::size_t head = 0; head < kv_heads_; ++head) put_key(slot, head, zeros.data()), put_value(slot, head, zeros.data());
   }
 
   std::size_t padded_depth() const { return (head_dim_ + 31) / 32 * 32; }
@@ -129,19 +135,56 @@ class packed_kv {
            kernels::tile_offset(type_, slot % block_slots, i % kernels::tile_outputs);
   }
 
-  template <dtype Type>
-  void put(std::size_t slot, std::size_t head, const float* key, const float* value) {
-    const auto write = [](const std::byte* at, float number) {
-      const auto stored = [&] {
-        if constexpr (Type == dtype::f32) return number;
-        if constexpr (Type == dtype::bf16) return bf16_of_float(number);
-      }();
-      std::memcpy(const_cast<std::byte*>(at), &stored, sizeof stored);
-    };
-    const std::byte *keys = key_at(slot, head, 0), *values = value_at(slot, head, 0);
-    for (std::size_t i = 0; i < head_dim_; ++i) write(keys + kernels::tile_offset(Type, i, 0), key[i]);
-    for (std::size_t i = 0; i < head_dim_; ++i)
-      write(values + i / kernels::tile_outputs * value_tile_bytes() + kernels::tile_offset(Type, 0, i % kernels::tile_outputs), value[i]);
+  /// Rounds up to 32 numbers of a row to bf16, from number `first` on. Zeros follow the last number of the row.
+  struct rounded {
+    rounded(const float* row, std::size_t first, std::size_t size) {
+      kernels::convert(dtype::f32, reinterpret_cast<const std::byte*>(row + first), std::min(kernels::tile_outputs, size - first), numbers);
+    }
+    std::uint16_t numbers[kernels::tile_outputs] = {};
+  };
+
+  static void write(const std::byte* at, const void* numbers, std::size_t bytes) {
+    std::memcpy(const_cast<std::byte*>(at), numbers, bytes);
+  }
+
+  /// A line of keys has one dimension of 32 slots or, in bf16, two dimensions.
+  void put_key(std::size_t slot, std::size_t head, const float* key) {
+    const std::byte* line = key_at(slot, head, 0);
+    if (type_ == dtype::f32) {
+      for (std::size_t i = 0; i < head_dim_; ++i, line += kernels::line_bytes) write(line, key + i, 4);
+      return;
+    }
+    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs) {
+      const rounded some(key, first, head_dim_);
+      const std::size_t pairs = (std::min(kernels::tile_outputs, head_dim_ - first) + 1) / 2;
+      for (std::size_t i = 0; i < pairs; ++i, line += kernels::line_bytes) write(line, some.numbers + 2 * i, 4);
+    }
+  }
+
+  /// A line of values has 32 dimensions of one slot or, in bf16, of two slots.
+  void put_value(std::size_t slot, std::size_t head, const float* value) {
+    const std::byte* line = value_at(slot, head, 0);
+    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, line += value_tile_bytes()) {
+      const std::size_t count = std::min(kernels::tile_outputs, head_dim_ - first);
+      if (type_ == dtype::f32) {
+        write(line, value + first, count * 4);
+      } else {
+        const rounded some(value, first, head_dim_);
+        for (std::size_t i = 0; i < count; ++i) write(line + 4 * i, some.numbers + i, 2);
+      }
+    }
+  }
+
+  /// Writes the values of slots `slot` and `slot + 1` in bf16. `slot` is even.
+  void put_values(std::size_t slot, std::size_t head, const float* value, const float* next) {
+    const std::byte* line = value_at(slot, head, 0);
+    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, line += value_tile_bytes()) {
+      const rounded lower(value, first, head_dim_), upper(next, first, head_dim_);
+      std::uint32_t pairs[kernels::tile_outputs];
+      for (std::size_t i = 0; i < kernels::tile_outputs; ++i)
+        pairs[i] = lower.numbers[i] | static_cast<std::uint32_t>(upper.numbers[i]) << 16;
+      write(line, pairs, std::min(kernels::tile_outputs, head_dim_ - first) * 4);
+    }
   }
 
   float read(const std::byte* at) const {
