@@ -59,6 +59,63 @@ class rows_from_the_end final : public lazyprune::row_reader {
   std::size_t rows_;
 };
 
+/// The formats of GGUF's types, one of each shape.
+inline constexpr lazyprune::block_format block_formats[] = {
+    {32, 32, 8, 128, false}, {32, 32, 4, 8, false},  {32, 32, 4, 0, true},  {32, 32, 5, 16, false}, {32, 32, 5, 0, true},
+    {256, 16, 4, 0, true},   {256, 16, 4, 4, false}, {256, 32, 4, 0, true}, {256, 32, 5, 0, true},  {256, 16, 6, 32, false}};
+
+/// Returns a block of a format with random numbers. The same numbers give the same block.
+inline lazyprune::quantized_block random_block(const lazyprune::block_format& format, std::uint32_t row, std::uint32_t block) {
+  std::mt19937 random(row * 1000 + block + 1);
+  lazyprune::quantized_block b;
+  b.scale = static_cast<std::uint16_t>((random() & 1) << 15 | (0x2000 + random() % 0x0800));  // +-2^-7 to 2^-5
+  b.least = format.has_least ? static_cast<std::uint16_t>(0x2800 + random() % 0x0800) : std::uint16_t{0};
+  for (std::size_t g = 0; g < format.groups() && format.groups() > 1; ++g) {
+    b.scales[g] = static_cast<std::int8_t>(static_cast<int>(random() % 128) - (format.has_least ? 0 : 64));
+    b.leasts[g] = static_cast<std::uint8_t>(random() % 64);
+  }
+  for (std::size_t i = 0; i < format.inputs; ++i) b.codes[i] = static_cast<std::uint8_t>(random() >> 8 & ((1u << format.bits) - 1));
+  return b;
+}
+
+/// Returns number i of a block, by the definition in block_format.hpp.
+inline float number_of(const lazyprune::block_format& format, const lazyprune::quantized_block& b, std::size_t i) {
+  const bool groups = format.groups() > 1;
+  const double scale = static_cast<double>(lazyprune::float_of_f16(b.scale)) * (groups ? b.scales[i / format.group] : 1);
+  const double least = static_cast<double>(lazyprune::float_of_f16(b.least)) * (groups ? b.leasts[i / format.group] : 1);
+  return static_cast<float>(scale * (b.codes[i] - format.offset) - (format.has_least ? least : 0.0));
+}
+
+/// Reads matrices of random blocks. A backend may keep the blocks if `keeps` is true.
+class rows_of_blocks final : public lazyprune::row_reader {
+ public:
+  rows_of_blocks(const lazyprune::block_format& format, bool keeps) : format_(format), keeps_(keeps) {}
+
+  const lazyprune::block_format* format() const override { return keeps_ ? &format_ : nullptr; }
+  void read_block(const lazyprune::tensor&, std::size_t row, std::size_t block, lazyprune::quantized_block& to) const override {
+    to = random_block(format_, static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(block));
+  }
+  void read(const lazyprune::tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
+    for (std::size_t i = first; i < first + count; i += format_.inputs) {
+      const auto b = random_block(format_, static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(i / format_.inputs));
+      for (std::size_t j = 0; j < format_.inputs; ++j, to += size_of(matrix.type)) {
+        const float number = number_of(format_, b, j);
+        const auto bits = matrix.type == lazyprune::dtype::f32 ? std::bit_cast<std::uint32_t>(number) : lazyprune::bf16_of_float(number);
+        std::memcpy(to, &bits, size_of(matrix.type));
+      }
+    }
+  }
+
+  /// A matrix that this object reads.
+  lazyprune::tensor matrix(std::size_t rows, std::size_t columns, std::size_t first_row = 0) const {
+    return {lazyprune::dtype::bf16, rows, columns, nullptr, this, first_row};
+  }
+
+ private:
+  lazyprune::block_format format_;
+  bool keeps_;
+};
+
 inline std::vector<lazyprune::tensor> only(const stored& s) { return {s}; }
 
 /// Rows in the middle of other memory, each with a gap behind it. The gaps and the memory around hold a number that no operation may

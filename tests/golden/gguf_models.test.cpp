@@ -95,16 +95,36 @@ TEST_CASE("a trained model gives the same logits from a GGUF file and from its o
   CHECK(logits_after(net, backend, tokens) == logits_after(load_model(backend, own.config(), own), backend, tokens));
 }
 
-TEST_CASE("quantized weights are widened to bf16, or to float on request" NEEDS("data")) {
+TEST_CASE("quantized weights stay quantized, or are widened to bf16 or float on request" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   const checkpoint files(folder / "qwen2-q4_k_m.gguf");
   cpu backend({.threads = 2});
-  const auto narrow = load_model(backend, files), wide = load_model(backend, files, {.as = dtype::f32});
-  CHECK(narrow.weights.embedding.type() == dtype::bf16);
+  const auto kept = load_model(backend, files), narrow = load_model(backend, files, {.as = dtype::bf16}),
+             wide = load_model(backend, files, {.as = dtype::f32});
+  CHECK(kept.weights.embedding.panels());
+  CHECK(kept.weights.layers[1].gate_up.panels());
+  CHECK(kept.weights.layers[1].gate_up.type() == dtype::bf16);
+  CHECK(bytes_of(kept.weights) < bytes_of(narrow.weights) / 2);
+  CHECK_FALSE(narrow.weights.layers[1].gate_up.panels());
   CHECK(narrow.weights.layers[1].gate_up.type() == dtype::bf16);
   CHECK(wide.weights.layers[1].q.type() == dtype::f32);
   CHECK(load_model(backend, checkpoint(folder / "llama-f16.gguf")).weights.layers[0].q.type() == dtype::f32);
+}
+
+TEST_CASE("weights that stay quantized give the logits of weights in bf16" NEEDS("data")) {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  cpu backend({.threads = 2});
+  std::vector<token_id> tokens(30);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<token_id>(3 + i * 7 % 300);
+  for (const std::string type : {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_m", "q4_k_m", "q5_k_m", "q6_k"}) {
+    CAPTURE(type);
+    const checkpoint files(folder / ("llama-" + type + ".gguf"));
+    const auto kept = load_model(backend, files), widened = load_model(backend, files, {.as = dtype::bf16});
+    CHECK(kept.weights.layers[0].down.panels());
+    CHECK(logits_after(kept, backend, tokens) == logits_after(widened, backend, tokens));
+  }
 }
 
 TEST_CASE("an unsupported type is refused by name" NEEDS("data")) {

@@ -86,12 +86,15 @@ json totals_json(const std::vector<tensor_entry>& tensors) {
   return {{"tensors", tensors.size()}, {"parameters", parameters}, {"bytes", bytes}, {"bits_per_weight", bits}};
 }
 
-/// The totals of the tensors of each type.
+/// The totals of the tensors of each type. Quantized types also say whether the CPU backend keeps them quantized.
 json types_json(const std::vector<tensor_entry>& tensors) {
   std::map<std::string, std::vector<tensor_entry>> by_type;
   for (const tensor_entry& tensor : tensors) by_type[tensor.type].push_back(tensor);
   json result = json::object();
-  for (const auto& [type, of] : by_type) result[type] = totals_json(of);
+  for (const auto& [type, of] : by_type) {
+    result[type] = totals_json(of);
+    if (const std::optional<bool> stays = stays_quantized(type)) result[type]["stays_quantized"] = *stays;
+  }
   return result;
 }
 
@@ -238,7 +241,8 @@ void print_tensors(const json& all) {
   if (all["types"].size() > 1)
     for (const auto& [type, share] : all["types"].items())
       std::cout << "  " << left(type, 8) << right(bytes_text(share["bytes"].get<std::size_t>()), 10) << " in " << share["tensors"]
-                << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight\n";
+                << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight"
+                << (share.value("stays_quantized", true) ? "" : ", loaded as bf16") << '\n';
 }
 
 void print(const json& all) {

@@ -4,36 +4,48 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/cuda_engine.hpp"
 #include "engine/engine.hpp"
 #include "tables/number_text.hpp"
 
+#include <lazyprune/backend/cpu/kernels/panel_layout.hpp>
 #include <lazyprune/backend/machine_limits.hpp>
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/ggml_type.hpp>
 #include <lazyprune/model/config.hpp>
 
 namespace lazyprune {
 namespace program {
 namespace {
 
+/// Returns the format in which the CPU backend keeps a quantized type, or null.
+const block_format* kept_format(std::string_view type) {
+  const ggml_type* const of = ggml_type_of(type);
+  return of ? of->format : nullptr;
+}
+
 /// Bytes of one number of the tensor after loading.
-std::size_t loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
+double loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
   if (flags.backend == "reference") return flags.dtype == "f32" ? sizeof(float) : sizeof(double);
   if (tensor.shape.size() < 2 || flags.dtype == "f32") return sizeof(float);
+  const block_format* const format = kept_format(tensor.type);
+  if (flags.backend == "cpu" && flags.dtype == "auto" && format && tensor.shape.back() % format->inputs == 0)
+    return static_cast<double>(kernels::panel_layout(*format).bytes) / static_cast<double>(format->inputs * kernels::tile_outputs);
   const bool wide = tensor.type == "F32" || tensor.type == "F16";  // see load_options::as
   return flags.dtype == "bf16" || !wide ? size_of(dtype::bf16) : sizeof(float);
 }
 
 std::size_t weight_bytes(const opened_model& model, const backend_flags& flags) {
-  std::size_t bytes = 0;
+  double bytes = 0;
   for (const tensor_entry& tensor : model.tensors()) {
-    std::size_t numbers = 1;
-    for (const std::uint64_t n : tensor.shape) numbers *= static_cast<std::size_t>(n);
+    double numbers = 1;
+    for (const std::uint64_t n : tensor.shape) numbers *= static_cast<double>(n);
     bytes += numbers * loaded_size(tensor, flags);
   }
-  return bytes;
+  return static_cast<std::size_t>(bytes);
 }
 
 /// Counts the numbers in a workspace's buffers, in the packed inputs of a product and in the rotary table.
@@ -45,6 +57,12 @@ std::size_t scratch_numbers(const model_config& c, std::size_t prompt, std::size
 }
 
 }  // namespace
+
+std::optional<bool> stays_quantized(std::string_view type) {
+  const ggml_type* const of = ggml_type_of(type);
+  if (!of || of->values == 1) return std::nullopt;
+  return kept_format(type) != nullptr;
+}
 
 memory_forecast forecast_memory(const opened_model& model, const backend_flags& flags, std::size_t prompt, std::size_t length) {
   const model_config& c = model.config();

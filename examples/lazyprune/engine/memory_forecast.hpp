@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string_view>
 
 #include "commands/flags.hpp"
 #include "models/model_choice.hpp"
@@ -12,12 +14,15 @@ namespace program {
 
 /// Bytes for a dense run. A pruned run needs at most a little more: it stores rows, but keeps fewer keys and values.
 struct memory_forecast {
-  std::size_t weights;  // in the backend's types, so more bytes than a file of 4-bit weights has
+  std::size_t weights;  // as the backend stores them
   std::size_t kv;       // keys and values of the prompt and the answer
   std::size_t scratch;  // approximate: the buffers of a step
 
   std::size_t total() const { return weights + kv + scratch; }
 };
+
+/// Returns whether the CPU backend keeps weights of this GGUF type quantized, if no --dtype is given. No value: the type is not quantized.
+std::optional<bool> stays_quantized(std::string_view type);
 
 /// Estimates the memory for a prompt of `prompt` tokens. `length`: tokens of prompt and answer together. Throws `error` if the config's
 /// numbers are so large that the bytes do not fit into std::size_t.

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <lazyprune/backend/block_format.hpp>
+
 namespace lazyprune {
 inline namespace v0 {
 
@@ -33,6 +35,13 @@ class row_reader {
   /// reader, not of `matrix`: row r of `matrix` is the reader's row `matrix.first_row + r`. `first` is a multiple of `unit`. `count` is a
   /// multiple of `unit`, except at the end of a row. Any number of threads may read at once.
   virtual void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const = 0;
+
+  /// Returns the format of the rows if a backend may keep their blocks, else null. The blocks then have the numbers that `read` gives.
+  virtual const block_format* format() const { return nullptr; }
+  /// Reads block number `block` of a row, if format() is not null. Any number of threads may read at once.
+  virtual void read_block(const tensor& matrix, std::size_t row, std::size_t block, quantized_block& to) const {
+    static_cast<void>(matrix), static_cast<void>(row), static_cast<void>(block), static_cast<void>(to);
+  }
 };
 
 /// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The source of the tensor owns the data and the

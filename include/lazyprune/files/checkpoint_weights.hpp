@@ -62,9 +62,10 @@ class checkpoint_shapes {
 /// file interleaves their rows. Matrices that are quantized or interleaved come with a reader that converts them.
 class checkpoint_weights {
  public:
-  /// Quantized matrices are widened to `widened`, which is bf16 or f32. Quantized vectors are widened to f32. The checkpoint must outlive
-  /// this object.
-  explicit checkpoint_weights(const checkpoint& files, dtype widened = dtype::bf16) : files_(files), widened_(widened) {}
+  /// Quantized matrices are widened to `widened`, which is bf16 or f32. Quantized vectors are widened to f32. If `keeps` is true, a backend
+  /// may keep the blocks of quantized matrices instead. The checkpoint must outlive this object.
+  explicit checkpoint_weights(const checkpoint& files, dtype widened = dtype::bf16, bool keeps = false)
+      : files_(files), widened_(widened), keeps_(keeps) {}
 
   bool contains(std::string_view name) const { return files_.contains(name); }
 
@@ -83,7 +84,7 @@ class checkpoint_weights {
     if (plain && head_dim == 0) return result;
     const ggml_type& type = *ggml_type_of(t.type);
     if (rows > 1)
-      result.reader = &readers_.try_emplace({type.id, head_dim}, type, head_dim).first->second;
+      result.reader = &readers_.try_emplace({type.id, head_dim}, type, head_dim, keeps_).first->second;
     else
       result.data = numbers_of(result, type, head_dim);
     return result;
@@ -125,6 +126,7 @@ class checkpoint_weights {
 
   const checkpoint& files_;
   dtype widened_;
+  bool keeps_;
   // Mutable, because load_model calls only const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
@@ -134,14 +136,14 @@ class checkpoint_weights {
 
 static_assert(tensor_source<checkpoint_weights> && tensor_source<checkpoint_shapes>);
 
-/// Packs a checkpoint's weights. Quantized weights become bf16, unless `options.as` says otherwise. Throws `error` if a weight is missing,
-/// has another shape than the config says, or does not belong to the model.
+/// Packs a checkpoint's weights. If `options.as` has no value, quantized weights count as bf16, and the backend may keep their blocks.
+/// Throws `error` if a weight is missing, has another shape than the config says, or does not belong to the model.
 template <tensor_backend Backend>
 model<Backend> load_model(Backend& backend, const checkpoint& files, const load_options& options = {}) {
   const checkpoint_shapes shapes(files);
   ask_for_weights(files.config(), shapes);
   files.refuse_all_but(shapes.asked());
-  return load_model(backend, files.config(), checkpoint_weights(files, options.as.value_or(dtype::bf16)), options);
+  return load_model(backend, files.config(), checkpoint_weights(files, options.as.value_or(dtype::bf16), !options.as), options);
 }
 
 }  // namespace v0

@@ -29,12 +29,18 @@ constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
 /// Reads matrices of one type whose rows are whole blocks. Plain values are copied. Quantized values become float or bf16.
 class ggml_rows final : public row_reader {
  public:
-  /// `head_dim`: the width of a head if the file interleaves the rows of heads, else 0.
-  explicit ggml_rows(const ggml_type& type, std::size_t head_dim = 0) : type_(type), head_dim_(head_dim) {}
+  /// `head_dim`: the width of a head if the file interleaves the rows of heads, else 0. `keeps`: whether backends may keep the blocks.
+  explicit ggml_rows(const ggml_type& type, std::size_t head_dim = 0, bool keeps = false)
+      : type_(type), head_dim_(head_dim), keeps_(keeps) {}
+
+  const block_format* format() const override { return keeps_ ? type_.format : nullptr; }
+
+  void read_block(const tensor& matrix, std::size_t row, std::size_t block, quantized_block& to) const override {
+    type_.read_block(place(matrix, row, block * type_.values), to);
+  }
 
   void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
-    const std::size_t place = head_dim_ > 0 ? detail::interleaved_row(row, head_dim_) : row;
-    const std::byte* from = matrix.data + (place * matrix.columns + first) / type_.values * type_.bytes;
+    const std::byte* from = place(matrix, row, first);
     if (type_.values == 1) {
       assert(type_.bytes == size_of(matrix.type));
       std::memcpy(to, from, count * type_.bytes);
@@ -54,6 +60,12 @@ class ggml_rows final : public row_reader {
   static constexpr std::size_t piece = 1024;
   static_assert(piece % unit == 0);
 
+  /// Returns the place of column `first` of a row in the file.
+  const std::byte* place(const tensor& matrix, std::size_t row, std::size_t first) const {
+    const std::size_t in_file = head_dim_ > 0 ? detail::interleaved_row(row, head_dim_) : row;
+    return matrix.data + (in_file * matrix.columns + first) / type_.values * type_.bytes;
+  }
+
   static std::byte* store(const float* values, std::size_t count, dtype as, std::byte* to) {
     if (as == dtype::f32) {
       std::memcpy(to, values, count * 4);
@@ -68,6 +80,7 @@ class ggml_rows final : public row_reader {
 
   const ggml_type& type_;
   std::size_t head_dim_;
+  bool keeps_;
 };
 
 }  // namespace v0

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string_view>
 
+#include <lazyprune/backend/block_format.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
 namespace lazyprune {
@@ -23,6 +24,9 @@ struct ggml_type {
   std::uint32_t values, bytes;  // in a block
   /// Dequantizes `blocks` blocks to float. The pointer is null if the type is not supported. Plain types have blocks of one value.
   void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
+  const block_format* format = nullptr;  // null: backends cannot keep the blocks of this type
+  /// Takes a block apart, if `format` is not null.
+  void (*read_block)(const std::byte* from, quantized_block& to) = nullptr;
 };
 
 namespace detail {
@@ -47,115 +51,155 @@ void read_plain(const std::byte* from, std::size_t count, float* out) {
   widen({Type, 1, count, from}, 0, count, out);
 }
 
-// `out` does not overlap the block, and __restrict says so. Bytes may alias floats, so without __restrict a compiler reads the bytes one by
-// one. Some functions have no __restrict, because it makes them no faster or even slower.
+// The types below are described by their blocks: a function takes apart the bits of a block. `to` does not overlap the block, and
+// __restrict says so. Bytes may alias all other types, so without __restrict a compiler reads the bytes one by one.
 
-inline void read_q8_0(block_bytes b, float* __restrict out) {
-  const float d = b.half(0);
-  for (std::size_t j = 0; j < 32; ++j) out[j] = d * static_cast<float>(b.signed_byte(2 + j));
+/// Dequantizes blocks of a format, `Bytes` bytes each, which `Read` takes apart.
+template <const block_format& Format, std::size_t Bytes, void (*Read)(block_bytes, quantized_block&)>
+void each_coded_block(const std::byte* from, std::size_t blocks, float* __restrict out) {
+  constexpr bool several = Format.groups() > 1;
+  quantized_block b;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    Read({from + i * Bytes}, b);
+    const float common = float_of_f16(b.scale), common_least = float_of_f16(b.least);
+    for (std::size_t g = 0; g < Format.groups(); ++g, out += Format.group) {
+      const float scale = several ? common * static_cast<float>(b.scales[g]) : common;
+      const float least = several ? common_least * static_cast<float>(b.leasts[g]) : common_least;
+      const std::uint8_t* const codes = b.codes + g * Format.group;
+      for (std::size_t j = 0; j < Format.group; ++j) {
+        const float number = scale * static_cast<float>(codes[j] - Format.offset);
+        out[j] = Format.has_least ? number - least : number;
+      }
+    }
+  }
 }
 
-// In Q4_0, Q4_1, Q5_0 and Q5_1, the low halves of the bytes are the first 16 values, and the high halves are the other 16. The fifth bits,
-// if any, are stored together. The two halves are read in a nested loop, because GCC 12 unrolls two separate loops of 16 before it
-// vectorizes. It then does not vectorize them for AVX2, and the code takes five times as long.
-
-inline void read_q4_0(block_bytes b, float* __restrict out) {
-  const float d = b.half(0);
-  for (std::size_t i = 0; i < 2; ++i)
-    for (std::size_t j = 0; j < 16; ++j) out[16 * i + j] = d * static_cast<float>((b[2 + j] >> 4 * i & 15) - 8);
+/// Reads a block of a type.
+template <void (*Read)(block_bytes, quantized_block&)>
+void one_block(const std::byte* from, quantized_block& to) {
+  Read({from}, to);
 }
 
-inline void read_q4_1(block_bytes b, float* __restrict out) {
-  const float d = b.half(0), m = b.half(2);
-  for (std::size_t i = 0; i < 2; ++i)
-    for (std::size_t j = 0; j < 16; ++j) out[16 * i + j] = d * static_cast<float>(b[4 + j] >> 4 * i & 15) + m;
+constexpr std::uint8_t low_byte(int i) { return static_cast<std::uint8_t>(i); }
+
+inline constexpr block_format q8_0{32, 32, 8, 128, false};
+
+inline void read_q8_0(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0);
+  for (std::size_t j = 0; j < 32; ++j) to.codes[j] = low_byte(b[2 + j] ^ 128);
 }
 
-/// Calls store(i, value) for each of 32 values. `b`: four bytes with the fifth bits, then sixteen bytes with the low four bits.
-template <class Store>
-void each_of_five_bits(block_bytes b, Store store) {
+/// In Q4_0 and similar types, the low halves of 16 bytes are the first 16 codes, and the high halves are the other 16.
+inline void read_halves(block_bytes b, std::uint8_t* __restrict codes) {
+  for (std::size_t j = 0; j < 16; ++j) codes[j] = low_byte(b[j] & 15);
+  for (std::size_t j = 0; j < 16; ++j) codes[16 + j] = low_byte(b[j] >> 4);
+}
+
+inline constexpr block_format q4_0{32, 32, 4, 8, false};
+
+inline void read_q4_0(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0);
+  read_halves(b + 2, to.codes);
+}
+
+inline constexpr block_format q4_1{32, 32, 4, 0, true};
+
+/// Q4_1 and Q5_1 add a least number. The other types subtract one.
+inline std::uint16_t negated(std::uint16_t half) { return static_cast<std::uint16_t>(half ^ 0x8000u); }
+
+inline void read_q4_1(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0), to.least = negated(b.word(2));
+  read_halves(b + 4, to.codes);
+}
+
+/// `b`: four bytes with the fifth bits of 32 codes, then sixteen bytes with the low four bits.
+inline void read_five_bits(block_bytes b, std::uint8_t* __restrict codes) {
   const int low = b.word(0), high = b.word(2);
-  for (std::size_t j = 0; j < 16; ++j) {
-    store(j, (b[4 + j] & 15) | (low >> j & 1) << 4);
-    store(16 + j, b[4 + j] >> 4 | (high >> j & 1) << 4);
-  }
+  read_halves(b + 4, codes);
+  for (std::size_t j = 0; j < 16; ++j) codes[j] = low_byte(codes[j] | (low >> j & 1) << 4);
+  for (std::size_t j = 0; j < 16; ++j) codes[16 + j] = low_byte(codes[16 + j] | (high >> j & 1) << 4);
 }
 
-inline void read_q5_0(block_bytes b, float* __restrict out) {
-  const float d = b.half(0);
-  each_of_five_bits(b + 2, [&](std::size_t i, int q) { out[i] = d * static_cast<float>(q - 16); });
+inline constexpr block_format q5_0{32, 32, 5, 16, false};
+
+inline void read_q5_0(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0);
+  read_five_bits(b + 2, to.codes);
 }
 
-inline void read_q5_1(block_bytes b, float* __restrict out) {
-  const float d = b.half(0), m = b.half(2);
-  each_of_five_bits(b + 4, [&](std::size_t i, int q) { out[i] = d * static_cast<float>(q) + m; });
+inline constexpr block_format q5_1{32, 32, 5, 0, true};
+
+inline void read_q5_1(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0), to.least = negated(b.word(2));
+  read_five_bits(b + 4, to.codes);
 }
 
-// The K types: 256 values in groups of 16 or 32. The scale of a group is a whole number times a common scale.
+// The K types: 256 codes in groups of 16 or 32. The scale of a group is a whole number times a common scale.
 
-inline void read_q2_k(block_bytes b, float* __restrict out) {
-  const float d = b.half(80), least = b.half(82);
+inline constexpr block_format q2_k{256, 16, 4, 0, true};
+
+inline void read_q2_k(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(80), to.least = b.word(82);
   for (std::size_t i = 0; i < 16; ++i) {
-    const float scale = d * static_cast<float>(b[i] & 15), m = least * static_cast<float>(b[i] >> 4);
+    to.scales[i] = static_cast<std::int8_t>(b[i] & 15), to.leasts[i] = low_byte(b[i] >> 4);
     const block_bytes q = b + 16 + 32 * (i / 8) + 16 * (i % 2);
-    for (std::size_t j = 0; j < 16; ++j) out[16 * i + j] = scale * static_cast<float>(q[j] >> 2 * (i % 8 / 2) & 3) - m;
+    for (std::size_t j = 0; j < 16; ++j) to.codes[16 * i + j] = low_byte(q[j] >> 2 * (i % 8 / 2) & 3);
   }
 }
 
-inline void read_q3_k(block_bytes b, float* __restrict out) {
-  const float d = b.half(108);
+inline constexpr block_format q3_k{256, 16, 4, 4, false};
+
+inline void read_q3_k(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(108);
   const block_bytes scales = b + 96;
   for (std::size_t i = 0; i < 16; ++i) {
     const int scale = (scales[i % 8] >> 4 * (i / 8) & 15) | (scales[8 + i % 4] >> 2 * (i / 4) & 3) << 4;
-    const float group = d * static_cast<float>(scale - 32);
-    const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2),
-                      third = b + 16 * (i % 2);  // the third bits; a value is 4 less if its third bit is 0
-    for (std::size_t j = 0; j < 16; ++j)
-      out[16 * i + j] = group * static_cast<float>((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4 - 4);
+    to.scales[i] = static_cast<std::int8_t>(scale - 32);
+    const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2), third = b + 16 * (i % 2);
+    for (std::size_t j = 0; j < 16; ++j) to.codes[16 * i + j] = low_byte((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4);
   }
 }
 
-struct scale_and_least {
-  int scale, least;
-};
-
-/// Returns pair i of the eight pairs of 6-bit numbers that Q4_K and Q5_K pack into twelve bytes.
-inline scale_and_least packed_scale(block_bytes b, std::size_t i) {
-  if (i < 4) return {b[i] & 63, b[4 + i] & 63};
-  return {(b[4 + i] & 15) | (b[i - 4] >> 6) << 4, b[4 + i] >> 4 | (b[i] >> 6) << 4};
+/// Reads the common scales of Q4_K and Q5_K, and the eight pairs of 6-bit numbers that they pack into twelve bytes.
+inline void read_packed_scales(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0), to.least = b.word(2);
+  b = b + 4;
+  for (std::size_t i = 0; i < 4; ++i) {
+    to.scales[i] = static_cast<std::int8_t>(b[i] & 63), to.leasts[i] = low_byte(b[4 + i] & 63);
+    to.scales[4 + i] = static_cast<std::int8_t>((b[8 + i] & 15) | (b[i] >> 6) << 4);
+    to.leasts[4 + i] = low_byte(b[8 + i] >> 4 | (b[4 + i] >> 6) << 4);
+  }
 }
 
-inline void read_q4_k(block_bytes b, float* __restrict out) {
-  const float d = b.half(0), least = b.half(2);
+inline constexpr block_format q4_k{256, 32, 4, 0, true};
+
+inline void read_q4_k(block_bytes b, quantized_block& __restrict to) {
+  read_packed_scales(b, to);
   for (std::size_t i = 0; i < 8; ++i) {
-    const auto packed = packed_scale(b + 4, i);
-    const float scale = d * static_cast<float>(packed.scale), m = least * static_cast<float>(packed.least);
     const block_bytes q = b + 16 + 32 * (i / 2);
-    for (std::size_t j = 0; j < 32; ++j) out[32 * i + j] = scale * static_cast<float>(q[j] >> 4 * (i % 2) & 15) - m;
+    for (std::size_t j = 0; j < 32; ++j) to.codes[32 * i + j] = low_byte(q[j] >> 4 * (i % 2) & 15);
   }
 }
 
-inline void read_q5_k(block_bytes b, float* __restrict out) {
-  const float d = b.half(0), least = b.half(2);
-  const block_bytes fifth = b + 16;
+inline constexpr block_format q5_k{256, 32, 5, 0, true};
+
+inline void read_q5_k(block_bytes b, quantized_block& __restrict to) {
+  read_packed_scales(b, to);
   for (std::size_t i = 0; i < 8; ++i) {
-    const auto packed = packed_scale(b + 4, i);
-    const float scale = d * static_cast<float>(packed.scale), m = least * static_cast<float>(packed.least);
-    const block_bytes q = b + 48 + 32 * (i / 2);
-    for (std::size_t j = 0; j < 32; ++j)
-      out[32 * i + j] = scale * static_cast<float>((q[j] >> 4 * (i % 2) & 15) | (fifth[j] >> i & 1) << 4) - m;
+    const block_bytes q = b + 48 + 32 * (i / 2), fifth = b + 16;
+    for (std::size_t j = 0; j < 32; ++j) to.codes[32 * i + j] = low_byte((q[j] >> 4 * (i % 2) & 15) | (fifth[j] >> i & 1) << 4);
   }
 }
 
-inline void read_q6_k(block_bytes b, float* out) {
-  const float d = b.half(208);
+inline constexpr block_format q6_k{256, 16, 6, 32, false};
+
+inline void read_q6_k(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(208);
   for (std::size_t i = 0; i < 16; ++i) {
-    const float scale = d * static_cast<float>(b.signed_byte(192 + i));
+    to.scales[i] = static_cast<std::int8_t>(b.signed_byte(192 + i));
     const block_bytes low = b + 64 * (i / 8) + 16 * (i % 4), high = b + 128 + 32 * (i / 8) + 16 * (i % 2);
-    for (std::size_t j = 0; j < 16; ++j) {
-      const int q = (low[j] >> 4 * (i % 8 / 4) & 15) | (high[j] >> 2 * (i % 8 / 2) & 3) << 4;
-      out[16 * i + j] = scale * static_cast<float>(q - 32);
-    }
+    for (std::size_t j = 0; j < 16; ++j)
+      to.codes[16 * i + j] = low_byte((low[j] >> 4 * (i % 8 / 4) & 15) | (high[j] >> 2 * (i % 8 / 2) & 3) << 4);
   }
 }
 
@@ -191,17 +235,17 @@ inline void read_mxfp4(block_bytes b, float* out) {
 inline constexpr ggml_type ggml_types[] = {
     {0, "F32", 1, 4, read_plain<dtype::f32>},
     {1, "F16", 1, 2, read_plain<dtype::f16>},
-    {2, "Q4_0", 32, 18, each_block<32, 18, read_q4_0>},
-    {3, "Q4_1", 32, 20, each_block<32, 20, read_q4_1>},
-    {6, "Q5_0", 32, 22, each_block<32, 22, read_q5_0>},
-    {7, "Q5_1", 32, 24, each_block<32, 24, read_q5_1>},
-    {8, "Q8_0", 32, 34, each_block<32, 34, read_q8_0>},
+    {2, "Q4_0", 32, 18, each_coded_block<q4_0, 18, read_q4_0>, &q4_0, one_block<read_q4_0>},
+    {3, "Q4_1", 32, 20, each_coded_block<q4_1, 20, read_q4_1>, &q4_1, one_block<read_q4_1>},
+    {6, "Q5_0", 32, 22, each_coded_block<q5_0, 22, read_q5_0>, &q5_0, one_block<read_q5_0>},
+    {7, "Q5_1", 32, 24, each_coded_block<q5_1, 24, read_q5_1>, &q5_1, one_block<read_q5_1>},
+    {8, "Q8_0", 32, 34, each_coded_block<q8_0, 34, read_q8_0>, &q8_0, one_block<read_q8_0>},
     {9, "Q8_1", 32, 36},
-    {10, "Q2_K", 256, 84, each_block<256, 84, read_q2_k>},
-    {11, "Q3_K", 256, 110, each_block<256, 110, read_q3_k>},
-    {12, "Q4_K", 256, 144, each_block<256, 144, read_q4_k>},
-    {13, "Q5_K", 256, 176, each_block<256, 176, read_q5_k>},
-    {14, "Q6_K", 256, 210, each_block<256, 210, read_q6_k>},
+    {10, "Q2_K", 256, 84, each_coded_block<q2_k, 84, read_q2_k>, &q2_k, one_block<read_q2_k>},
+    {11, "Q3_K", 256, 110, each_coded_block<q3_k, 110, read_q3_k>, &q3_k, one_block<read_q3_k>},
+    {12, "Q4_K", 256, 144, each_coded_block<q4_k, 144, read_q4_k>, &q4_k, one_block<read_q4_k>},
+    {13, "Q5_K", 256, 176, each_coded_block<q5_k, 176, read_q5_k>, &q5_k, one_block<read_q5_k>},
+    {14, "Q6_K", 256, 210, each_coded_block<q6_k, 210, read_q6_k>, &q6_k, one_block<read_q6_k>},
     {15, "Q8_K", 256, 292},
     {16, "IQ2_XXS", 256, 66},
     {17, "IQ2_XS", 256, 74},

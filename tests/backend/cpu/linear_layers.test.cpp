@@ -40,6 +40,59 @@ TEST_CASE("a row's product does not depend on the row's batch, nor on its place 
   }
 }
 
+TEST_CASE("products with quantized weights have the bits of products with these weights in bf16" ON_EVERY_PATH) {
+  tested_cpu backend;
+  for (const block_format& format : block_formats) {
+    CAPTURE(format.bits);
+    CAPTURE(format.inputs);
+    const std::size_t inputs = 5 * 256 + (format.inputs == 256 ? 0 : 32), outputs = 70, all = 90;
+    const rows_of_blocks blocks(format, true), numbers(format, false);
+    const tensor kept_parts[] = {blocks.matrix(40, inputs), blocks.matrix(30, inputs, 100)};
+    const tensor widened_parts[] = {numbers.matrix(40, inputs), numbers.matrix(30, inputs, 100)};
+    const auto kept = backend.pack(kept_parts, dtype::bf16), widened = backend.pack(widened_parts, dtype::bf16);
+    REQUIRE(kept.panels());
+    REQUIRE_FALSE(widened.panels());
+    CHECK(kept.bytes() < widened.bytes() * 2 / 3);
+    std::vector<float> row(inputs), expected_row(inputs);
+    for (std::size_t n = 0; n < outputs; ++n) {
+      kept.read(n, row.data()), widened.read(n, expected_row.data());
+      REQUIRE(row == expected_row);
+    }
+    const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
+    for (const std::size_t rows : {1u, 2u, 13u, 16u, 33u, 90u}) {
+      guarded<float> out(rows, outputs), expected(rows, outputs);
+      rows_view<float> to = out.view(), to_expected = expected.view();
+      multiply(backend, input.view().slice(0, rows), kept, nullptr, to);
+      multiply(backend, input.view().slice(0, rows), widened, nullptr, to_expected);
+      CHECK(out == expected);
+    }
+
+    const std::size_t ffn = 40;
+    const auto gated = backend.pack_gated(blocks.matrix(ffn, inputs, 7), blocks.matrix(ffn, inputs, 300), dtype::bf16);
+    const auto gated_widened = backend.pack_gated(numbers.matrix(ffn, inputs, 7), numbers.matrix(ffn, inputs, 300), dtype::bf16);
+    REQUIRE(gated.panels());
+    for (const std::size_t rows : {1u, 50u}) {
+      const auto product = [&](const cpu::matrix& w) {
+        guarded<float> out(rows, ffn);
+        gated_multiply(backend, input.view().slice(0, rows), w, nullptr, gate_activation::silu, out.view());
+        return out;
+      };
+      CHECK(product(gated) == product(gated_widened));
+    }
+  }
+}
+
+TEST_CASE("a weight stays quantized only in bf16, and if all its parts have one format") {
+  cpu backend;
+  const rows_of_blocks one(block_formats[0], true), other(block_formats[1], true), plain(block_formats[0], false);
+  const auto panels = [&](const tensor& a, const tensor& b, dtype as) { return backend.pack(std::array{a, b}, as).panels(); };
+  const tensor part = one.matrix(20, 64);
+  CHECK(panels(part, part, dtype::bf16) != nullptr);
+  CHECK(panels(part, part, dtype::f32) == nullptr);
+  CHECK(panels(part, other.matrix(20, 64), dtype::bf16) == nullptr);
+  CHECK(panels(part, plain.matrix(20, 64), dtype::bf16) == nullptr);
+}
+
 TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
   tested_cpu backend;
   const std::size_t inputs = 700, outputs = 520, all = 130;

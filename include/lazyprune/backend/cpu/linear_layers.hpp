@@ -19,7 +19,7 @@ class linear_layers {
   /// Cuts products by these numbers.
   linear_layers(const product_tuning& f32, const product_tuning& bf16, int threads) : threads_(threads), f32_(f32), bf16_(bf16) {}
 
-  std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + gated_.bytes(); }
+  std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + unpacked_.bytes() + gated_.bytes(); }
 
   /// Computes out (rows, outputs) = x w^T + bias. `x` is packed for w's type. If `adds` is true, adds the result to `out`.
   void multiply(const packed_rows& x, const packed_matrix& w, const float* bias, bool adds, rows_view<float> out) {
@@ -55,9 +55,10 @@ class linear_layers {
 
   /// A thread's scratch memory.
   struct thread_floats {
-    float* sums;   // the sums of tiles
-    float* wide;   // a block's weights, widened
-    float* gated;  // (strip, outputs of a group): results before they are packed
+    float* sums;      // the sums of tiles
+    float* wide;      // a block's weights, widened
+    float* unpacked;  // a block's weights, unpacked to bf16
+    float* gated;     // (strip, outputs of a group): results before they are packed
   };
 
   void multiply(const packed_rows& x, const packed_matrix& w, const ending& end) {
@@ -75,15 +76,18 @@ class linear_layers {
     const auto threads = static_cast<std::size_t>(threads_);
     const std::size_t sum_floats = (plan.cut() ? plan.strips().count * plan.group() : 1) * plan.sum_floats();
     const std::size_t wide_floats = plan.widens() ? plan.group() * plan.wide_floats() : 0;
+    const std::size_t unpacked_floats = plan.unpacks() ? plan.group() * plan.unpacked_floats() : 0;
     const std::size_t gated_floats = end.packed ? plan.rows().strip() * plan.group() * kernels::half_outputs : 0;
     float* const sums = sums_.take(threads * sum_floats);
     float* const wide = wide_.take(threads * wide_floats);
+    float* const unpacked = unpacked_.take(threads * unpacked_floats);
     float* const gated = gated_.take(threads * gated_floats);
     // A multiplication takes about 1/64 ns. With fewer than four rows, reading the weights takes as long as the products of four rows.
     const std::size_t rows = std::max<std::size_t>(4, plan.strips().count * plan.rows().strip());
     const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * rows;
     detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.tasks(), [&](std::size_t task, std::size_t thread) {
-      const thread_floats room{sums + thread * sum_floats, wide + thread * wide_floats, gated + thread * gated_floats};
+      const thread_floats room{sums + thread * sum_floats, wide + thread * wide_floats, unpacked + thread * unpacked_floats,
+                               gated + thread * gated_floats};
       kernel.enter();
       plan.for_blocks(task, [&](const product_block& block, const product_block& next) {
         multiply_block(plan, block, block_prefetch(plan, block, next), room, end);
@@ -100,8 +104,14 @@ class linear_layers {
     const bool complete = block.k + block.count == w.depth();
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
     const auto wide = [&](std::size_t t) { return room.wide + (t - block.first) * plan.wide_floats(); };
-    const auto weights = [&](std::size_t t) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(t)) : w.tile(t, block.k); };
-    for (std::size_t t = block.first; plan.widens() && t < block.last; ++t) kernel.widen(w.tile(t, block.k), block.count, wide(t));
+    const auto unpacked = [&](std::size_t t) {
+      return reinterpret_cast<std::byte*>(room.unpacked + (t - block.first) * plan.unpacked_floats());
+    };
+    const auto in_bf16 = [&](std::size_t t) -> const std::byte* { return plan.unpacks() ? unpacked(t) : w.tile(t, block.k); };
+    const auto weights = [&](std::size_t t) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(t)) : in_bf16(t); };
+    for (std::size_t t = block.first; plan.unpacks() && t < block.last; ++t)
+      kernel.unpack(*w.panels(), w.tile(t, block.k), block.count, unpacked(t));
+    for (std::size_t t = block.first; plan.widens() && t < block.last; ++t) kernel.widen(in_bf16(t), block.count, wide(t));
 
     const std::size_t width = w.gated() ? kernels::half_outputs : kernels::tile_outputs;  // outputs of a tile
     const std::size_t first_output = std::min(block.first * width, end.outputs), last_output = std::min(block.last * width, end.outputs);
@@ -113,8 +123,11 @@ class linear_layers {
                                            : columns(end.rows.slice(s * x.strip(), x.rows_of(s)), first_output, last_output);
       for (std::size_t t = block.first; t < block.last; ++t) {
         float* const sums = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.sum_floats();
-        multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums,
-                 {block.k > 0, prefetch.of(s, t - block.first), plan.ahead(strips)});
+        if (plan.multiplies_panels())
+          kernel.multiply_panels(*w.panels(), x.strip_data(s), x.rows_of(s), w.tile(t), w.depth(), sums);
+        else
+          multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums,
+                   {block.k > 0, prefetch.of(s, t - block.first), plan.ahead(strips)});
         if (!complete) continue;
         plan.prefetch_after(t);
         const std::size_t first = std::min(t * width, end.outputs), last = std::min(first + width, end.outputs);
@@ -149,9 +162,10 @@ class linear_layers {
 
   int threads_;
   product_tuning f32_, bf16_;
-  detail::scratch_memory sums_;   // the sums of each thread's tiles
-  detail::scratch_memory wide_;   // each thread's weights, widened
-  detail::scratch_memory gated_;  // each thread's results before they are packed
+  detail::scratch_memory sums_;      // the sums of each thread's tiles
+  detail::scratch_memory wide_;      // each thread's weights, widened
+  detail::scratch_memory unpacked_;  // each thread's weights, unpacked
+  detail::scratch_memory gated_;     // each thread's results before they are packed
 };
 
 }  // namespace v0

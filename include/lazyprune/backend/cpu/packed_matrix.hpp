@@ -4,6 +4,9 @@
 // A weight is cut into tiles of 32 outputs (kernels/product_kernel.hpp), which follow each other. Zeros pad it to whole tiles and, in bf16,
 // to a multiple of 32 inputs. In a gated weight, the first half of a tile has outputs of the gate, and the second half has the same outputs
 // of the up projection.
+//
+// A quantized weight can stay quantized. Its tiles then consist of panels (kernels/panel_layout.hpp). Products unpack them to lines of
+// bf16, and have the bits of products with a weight that was rounded to bf16 when it was packed.
 #pragma once
 
 #if defined(__SSE2__)
@@ -14,10 +17,12 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
+#include <lazyprune/backend/cpu/kernels/panel_layout.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/task_queue.hpp>
 #include <lazyprune/backend/large_array.hpp>
@@ -42,16 +47,24 @@ class packed_matrix {
   std::size_t inputs() const { return inputs_; }
   std::size_t depth() const { return depth_; }  // padded inputs
   std::size_t tiles() const { return tiles_; }
-  dtype type() const { return type_; }
+  dtype type() const { return type_; }  // of the numbers that products read: f32 or bf16
+  /// The layout of a quantized weight. Null if the weight is stored as plain numbers.
+  const kernels::panel_layout* panels() const { return panels_ ? &*panels_ : nullptr; }
+  /// The inputs of a block of a product are a multiple of this, except at the end.
+  std::size_t granule() const { return panels_ ? panels_->format.inputs : 32; }
   bool gated() const { return gated_; }
   std::size_t bytes() const { return values_.bytes(); }
 
-  /// Returns the lines of tile t from input `first` on. `first` is a multiple of the number of inputs in a line.
+  /// Returns the bytes of this many inputs of a tile, which are whole lines or panels.
+  std::size_t stored_bytes(std::size_t inputs) const { return offset(inputs); }
+
+  /// Returns the lines or panels of tile t from input `first` on. `first` is a multiple of the number of inputs in a line or panel.
   const std::byte* tile(std::size_t t, std::size_t first = 0) const { return values_.data() + t * tile_bytes_ + offset(first); }
 
   /// Writes the weights of one output (inputs) as float.
   void read(std::size_t output, float* to) const {
     const auto [t, lane] = place(output);
+    if (panels_) return read_panels(t, lane, to);
     for (std::size_t i = 0; i < inputs_; ++i) {
       const std::byte* at = tile(t) + kernels::tile_offset(type_, i, lane);
       if (type_ == dtype::f32) {
@@ -79,12 +92,38 @@ class packed_matrix {
         tiles_(gated ? (outputs_ / 2 + 15) / 16 : (outputs_ + 31) / 32),
         type_(as),
         gated_(gated),
+        panels_(layout_for(parts, as)),
         tile_bytes_(offset(depth_)),
         values_(tiles_ * tile_bytes_) {
     fill(parts, threads);
   }
 
-  std::size_t offset(std::size_t input) const { return kernels::tile_offset(type_, input, 0); }
+  /// Returns the layout of panels if the weight stays quantized. All parts must then have one format. In f32, numbers stay exact, so
+  /// weights do not stay quantized.
+  static std::optional<kernels::panel_layout> layout_for(std::span<const tensor> parts, dtype as) {
+    const auto format = [](const tensor& part) { return part.reader ? part.reader->format() : nullptr; };
+    const block_format* const first = format(parts[0]);
+    if (as != dtype::bf16 || !first || parts[0].columns % first->inputs != 0) return std::nullopt;
+    for (const tensor& part : parts)
+      if (!format(part) || !(*format(part) == *first)) return std::nullopt;
+    return kernels::panel_layout(*first);
+  }
+
+  std::size_t offset(std::size_t input) const {
+    return panels_ ? input / panels_->format.inputs * panels_->bytes : kernels::tile_offset(type_, input, 0);
+  }
+
+  void read_panels(std::size_t t, std::size_t lane, float* to) const {
+    const block_format& format = panels_->format;
+    for (std::size_t first = 0; first < inputs_; first += format.inputs)
+      for (std::size_t group = 0; group < format.groups(); ++group) {
+        const kernels::panel_layout::factors by = panels_->factors_of(tile(t, first), group, lane);
+        for (std::size_t i = group * format.group; i < (group + 1) * format.group; ++i) {
+          const int code = panels_->code(tile(t, first), i / 2, kernels::panel_layout::place(i, lane));
+          to[first + i] = float_of_bf16(bf16_of_float(by.number(code)));
+        }
+      }
+  }
 
   lane_of_tile place(std::size_t output) const {
     if (!gated_) return {output / kernels::tile_outputs, output % kernels::tile_outputs};
@@ -114,10 +153,27 @@ class packed_matrix {
     detail::with_tasks(threads, [&] {
       for (std::size_t page = 0; page < values_.bytes(); page += large_array::page)
         detail::give_task([job, first = tiles_before(page), end = tiles_before(page + large_array::page)] {
-          for (std::size_t t = first; t < end; ++t)
-            for (std::size_t half = 0; half < 2; ++half) job->matrix.fill_half(job->parts, t, half);
+          for (std::size_t t = first; t < end; ++t) {
+            if (job->matrix.panels()) {
+              job->matrix.fill_panels(job->parts, t);
+            } else {
+              for (std::size_t half = 0; half < 2; ++half) job->matrix.fill_half(job->parts, t, half);
+            }
+          }
         });
     });
+  }
+
+  /// Fills the panels of a tile.
+  void fill_panels(std::span<const tensor> parts, std::size_t t) {
+    const std::size_t inputs = panels_->format.inputs;
+    quantized_block blocks[kernels::tile_outputs];
+    for (std::size_t first = 0; first < depth_; first += inputs) {
+      for (std::size_t lane = 0; lane < kernels::tile_outputs; ++lane)
+        if (const row_of_part from = row_of(parts, t, lane / half_outputs, lane % half_outputs); from.part)
+          from.part->reader->read_block(*from.part, from.part->first_row + from.row, first / inputs, blocks[lane]);
+      panels_->write(blocks, values_.data() + t * tile_bytes_ + offset(first));
+    }
   }
 
   /// Fills the first or the second half of a tile's lines.
@@ -133,19 +189,31 @@ class packed_matrix {
     }
   }
 
-  /// Returns the `count` numbers of an output from input `first` on, either where they are stored or in `room`.
-  source_row source_of(std::span<const tensor> parts, std::size_t t, std::size_t half, std::size_t lane, std::size_t first,
-                       std::size_t count, std::byte* room) const {
+  /// The row of a part that is an output. If `part` is null, the output is padding.
+  struct row_of_part {
+    const tensor* part = nullptr;
+    std::size_t row = 0;
+  };
+
+  row_of_part row_of(std::span<const tensor> parts, std::size_t t, std::size_t half, std::size_t lane) const {
     std::size_t row = t * kernels::tile_outputs + half * half_outputs + lane;
     if (gated_) {
       row = t * half_outputs + lane;
       parts = parts.subspan(half, 1);
     }
     for (const tensor& part : parts) {
-      if (row < part.rows) return {part.type, part.row(row, first, count, room)};
+      if (row < part.rows) return {&part, row};
       row -= part.rows;
     }
     return {};
+  }
+
+  /// Returns the `count` numbers of an output from input `first` on, either where they are stored or in `room`.
+  source_row source_of(std::span<const tensor> parts, std::size_t t, std::size_t half, std::size_t lane, std::size_t first,
+                       std::size_t count, std::byte* room) const {
+    const row_of_part from = row_of(parts, t, half, lane);
+    if (!from.part) return {};
+    return {from.part->type, from.part->row(from.row, first, count, room)};
   }
 
   /// Fills half of these lines with `inputs` numbers of each of 16 outputs. A block of 16 lines takes a cache line of numbers from each
@@ -216,8 +284,9 @@ class packed_matrix {
   std::size_t tiles_;
   dtype type_;
   bool gated_;
+  std::optional<kernels::panel_layout> panels_;
   std::size_t tile_bytes_;
-  large_array values_;  // (tiles, lines, 128)
+  large_array values_;  // (tiles, lines, 128), or (tiles, panels)
 };
 
 }  // namespace v0

@@ -37,19 +37,22 @@ class product_plan {
         tuning_(tuning),
         strips_(strips),
         tiles_(w.tiles()),
+        unpacks_(w.panels() && (strips.count > 1 || x.rows_of(strips.first) > x.kernel().panel_rows)),
         group_(strips.count == 1 ? least_group() : group_size(static_cast<std::size_t>(threads))),
-        depth_(strips.count == 1 ? w.depth() : cut_depth()),
+        depth_(strips.count == 1 && !unpacks_ ? w.depth() : cut_depth(strips.count == 1 ? tuning.unpacked_inputs : tuning.inputs)),
         widens_(x.kernel().widen && strips.count >= tuning.widening_strips) {
     if (strips.count > 1) {
       const auto fits = [&] {  // whether the weights of this block and the next fit into L2
-        const std::size_t weights = depth_ * tile_input_bytes(), wide = wide_floats() * sizeof(float);
-        return group_ * (weights + (widens_ ? wide : weights)) <= tuning.weight_bytes;
+        const std::size_t stored = w.stored_bytes(depth_), wide = wide_floats() * sizeof(float);
+        const std::size_t read = widens_ ? wide : unpacks_ ? unpacked_floats() * sizeof(float) : stored;
+        return group_ * (stored + read) <= tuning.weight_bytes;
       };
       // With few rows, products wait for weights. A smaller group that can prefetch the next block is faster than a larger one that cannot.
       while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
       prefetches_ = fits();
     }
-    const bool alone = strips.count == 1, many_rows = x.rows_of(strips.first) >= tuning.many_rows;
+    // If a product has one strip, processors prefetch quantized weights well without help, because kernels read them slowly.
+    const bool alone = strips.count == 1 && !w.panels(), many_rows = x.rows_of(strips.first) >= tuning.many_rows;
     ahead_ = alone && (!many_rows || tuning.far > 0) ? tuning.stream_ahead : tuning.ahead;
     far_ = alone && many_rows ? tuning.far : 0;
     const auto team = static_cast<std::size_t>(threads);
@@ -63,13 +66,17 @@ class product_plan {
   std::size_t tasks() const { return tasks_; }
   std::size_t group() const { return group_; }      // tiles in a group
   bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
+  bool unpacks() const { return unpacks_; }         // whether a block's quantized weights are unpacked before the product
   bool widens() const { return widens_; }           // whether a block's weights are widened before the product
+  /// Whether a kernel multiplies by quantized weights without writing them to memory.
+  bool multiplies_panels() const { return w_.panels() && !unpacks_; }
   bool prefetches() const { return prefetches_; }
   /// Returns true if, in a block of this many strips, even tiles prefetch rows and odd tiles prefetch weights.
   bool alternates(std::size_t strips) const { return strips >= tuning_.many_strips && group_ > 1; }
   std::size_t tile_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a tile, for each input
   std::size_t sum_floats() const { return x_.strip() * kernels::tile_outputs; }                // floats of the sums of a strip and a tile
   std::size_t wide_floats() const { return depth_ * kernels::tile_outputs; }                   // floats of a block's tile, widened
+  std::size_t unpacked_floats() const { return depth_ * kernels::tile_outputs / 2; }           // floats of a block's tile, unpacked to bf16
   /// How many bytes ahead a tile's lines are prefetched into L1, in a block of this many strips. 0 is good only if its weights are in L2.
   std::size_t ahead(std::size_t strips) const { return ahead_ > 0 || (prefetches_ && strips > 1) ? ahead_ : tuning_.stream_ahead; }
   std::size_t far() const { return far_; }  // how many bytes ahead a plan of one strip prefetches them into L2; 0: it does not
@@ -77,7 +84,7 @@ class product_plan {
   /// Prefetches the first lines of the tile after tile t. Without this, no memory would be read while the sums of tile t are used. Does
   /// nothing if the plan has several strips.
   void prefetch_after(std::size_t t) const {
-    if (strips_.count > 1 || t + 1 >= tiles_) return;
+    if (strips_.count > 1 || t + 1 >= tiles_ || w_.panels()) return;
     const std::byte* const next = w_.tile(t + 1);
     for (std::size_t at = 0; at < tuning_.next_tile; at += kernels::cache_line) __builtin_prefetch(next + at);
   }
@@ -138,10 +145,10 @@ class product_plan {
     return size == 1 ? 1 : size / 2 * 2;
   }
 
-  /// Returns the number of inputs in a block. All blocks have nearly the same number, a multiple of 32.
-  std::size_t cut_depth() const {
-    const std::size_t cuts = (w_.depth() + tuning_.inputs - 1) / tuning_.inputs;
-    return (w_.depth() / cuts + 31) / 32 * 32;
+  /// Returns the number of inputs in a block, about `most`. All blocks have nearly the same number.
+  std::size_t cut_depth(std::size_t most) const {
+    const std::size_t cuts = (w_.depth() + most - 1) / most, granule = w_.granule();
+    return (w_.depth() / cuts + granule - 1) / granule * granule;
   }
 
   const packed_rows& x_;
@@ -149,11 +156,12 @@ class product_plan {
   product_tuning tuning_;
   strip_range strips_;
   std::size_t tiles_;
+  bool unpacks_;
   std::size_t group_;
   std::size_t depth_;  // inputs of a block
   bool widens_;
   bool prefetches_ = false;  // whether L2 has room for the next block beside this one
-  std::size_t ahead_, far_;
+  std::size_t ahead_ = 0, far_ = 0;
   std::size_t tasks_;
 };
 
@@ -168,7 +176,7 @@ class block_prefetch {
     const auto rounded_up = [](std::size_t bytes, std::size_t blocks) { return blocks == 0 ? 0 : (bytes + blocks - 1) / blocks; };
     row_step_ = rounded_up(plan.rows().input_bytes(), plan.group() >> pairs_);
     shares_ = block.strips.count == 1 ? 0 : block.strips.count >> pairs_;  // one strip alone could prefetch only half of the lines
-    const std::size_t bytes = next_.count * plan.tile_input_bytes();
+    const std::size_t bytes = plan.weight().stored_bytes(next_.count);
     share_bytes_ = shares_ == 0 ? 0 : bytes / shares_;
     weight_step_ = rounded_up(bytes, shares_ * block.count);
   }

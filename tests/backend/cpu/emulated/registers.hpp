@@ -127,6 +127,15 @@ inline integers shifted(integers a, unsigned bits) {
   for (std::uint32_t& lane : a.lane) lane <<= bits;
   return a;
 }
+inline integers shifted_right(integers a, unsigned bits) {
+  for (std::uint32_t& lane : a.lane) lane >>= bits;
+  return a;
+}
+inline integers shifted_right_by(integers a, __m128i bits) { return shifted_right(a, static_cast<unsigned>(_mm_cvtsi128_si32(bits))); }
+inline integers either(integers a, integers b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] |= b.lane[i];
+  return a;
+}
 inline integers sum(integers a, integers b) {
   for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
   return a;
@@ -139,6 +148,35 @@ inline integers nearest_integers(floats a) {
   return result;
 }
 inline floats as_floats(integers a) { return std::bit_cast<floats>(a); }
+
+template <class Byte>
+integers from_bytes(__m128i from) {
+  Byte bytes[16];
+  std::memcpy(bytes, &from, 16);
+  integers result;
+  for (int i = 0; i < 16; ++i) result.lane[i] = static_cast<std::uint32_t>(static_cast<std::int32_t>(bytes[i]));
+  return result;
+}
+inline floats to_floats(integers a) {
+  return each([&](int i) { return static_cast<float>(static_cast<std::int32_t>(a.lane[i])); });
+}
+inline floats from_halves(__m256i from) {
+  std::uint16_t bits[16];
+  std::memcpy(bits, &from, 32);
+  return each([&](int i) {
+    const int exponent = bits[i] >> 10 & 31, mantissa = bits[i] & 1023;
+    const float size = exponent == 31  ? mantissa ? NAN : INFINITY
+                       : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                       : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+    return bits[i] & 0x8000 ? -size : size;
+  });
+}
+inline floats permuted(integers order, floats a) {
+  return each([&](int i) { return a.lane[order.lane[i] & 15]; });
+}
+inline floats fused_less(floats a, floats b, floats c) {
+  return each([&](int i) { return std::fma(a.lane[i], b.lane[i], -c.lane[i]); });
+}
 
 // In bf16 arithmetic, subnormal operands and results become zero.
 inline float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
@@ -293,9 +331,18 @@ long call(long number, Arguments... arguments) {
 #define _mm512_set1_epi32 emulated::all_bits
 #define _mm512_and_si512 emulated::both
 #define _mm512_slli_epi32 emulated::shifted
+#define _mm512_srli_epi32 emulated::shifted_right
+#define _mm512_srl_epi32 emulated::shifted_right_by
+#define _mm512_or_si512 emulated::either
 #define _mm512_castsi512_ps emulated::as_floats
 #define _mm512_add_epi32 emulated::sum
 #define _mm512_cvtps_epi32 emulated::nearest_integers
+#define _mm512_cvtepi32_ps emulated::to_floats
+#define _mm512_cvtepi8_epi32 emulated::from_bytes<std::int8_t>
+#define _mm512_cvtepu8_epi32 emulated::from_bytes<std::uint8_t>
+#define _mm512_cvtph_ps emulated::from_halves
+#define _mm512_permutexvar_ps emulated::permuted
+#define _mm512_fmsub_ps emulated::fused_less
 #define _mm512_cvtne2ps_pbh emulated::rounded
 #define _mm512_dpbf16_ps emulated::add_pairs
 #define _tile_loadconfig emulated::load_setup

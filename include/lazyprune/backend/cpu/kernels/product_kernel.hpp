@@ -54,6 +54,8 @@ struct tile_mode {
                       // keep them out of L1
 };
 
+struct panel_layout;
+
 struct product_kernel {
   std::size_t strip;        // rows that a call multiplies, at most
   std::size_t granule;      // packed rows are padded to a multiple of this
@@ -80,6 +82,15 @@ struct product_kernel {
   /// sums (rows, 32) = a packed strip times `depth` inputs of a tile, or sums += this product (tile_mode). `mode` is passed by reference,
   /// because its value does not fit into the registers for arguments, and small products need many calls.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, const tile_mode& mode);
+
+  /// Unpacks quantized weights to lines of a bf16 tile. `inputs` is a multiple of the block's. Null if the tiles are f32.
+  void (*unpack)(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile);
+
+  /// sums (rows, 32) = a packed strip times `inputs` inputs of panels, with the bits of `unpack` and `multiply`. There are at most
+  /// `panel_rows` rows. Null if panel_rows is 0.
+  std::size_t panel_rows;
+  void (*multiply_panels)(const panel_layout& layout, const std::byte* packed, std::size_t rows, const std::byte* panel, std::size_t inputs,
+                          float* sums);
 
   /// Widens lines of a bf16 tile, `depth` inputs of each output, to lines of an f32 tile. `multiply_wide` then replaces `multiply`, with
   /// the same bits. Null if `multiply` is as fast when it widens the lines itself every time.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/unpack.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
@@ -159,6 +160,9 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .pack_rounded = nullptr,
                                     .packed_number = packed_float,
                                     .multiply = multiply<float>,
+                                    .unpack = nullptr,
+                                    .panel_rows = 0,
+                                    .multiply_panels = nullptr,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
                                     .multiply_unpacked = nullptr,
@@ -170,6 +174,7 @@ inline constexpr product_kernel f32{.strip = strip,
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
   k.line_inputs = 2;
+  k.unpack = unpack;
   k.multiply = multiply<std::uint32_t>;
   return k;
 }();

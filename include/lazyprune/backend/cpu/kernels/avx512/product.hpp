@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/unpack.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
@@ -170,6 +171,9 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .pack_rounded = nullptr,
                                     .packed_number = packed_float,
                                     .multiply = multiply<float>,
+                                    .unpack = nullptr,
+                                    .panel_rows = 0,
+                                    .multiply_panels = nullptr,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
                                     .multiply_unpacked = multiply_unpacked,
@@ -181,6 +185,7 @@ inline constexpr product_kernel f32{.strip = strip,
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
   k.line_inputs = 2;
+  k.unpack = avx2::unpack;
   k.multiply = multiply<std::uint32_t>;
   k.widen = widen;
   k.multiply_wide = multiply<float>;

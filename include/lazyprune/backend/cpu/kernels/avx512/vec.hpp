@@ -10,6 +10,8 @@
 
 #define LAZYPRUNE_AVX512 LAZYPRUNE_TARGET("avx512f,avx512bw,avx512dq,avx512vl")
 #define LAZYPRUNE_AVX512_INLINE LAZYPRUNE_AVX512 __attribute__((always_inline)) inline
+#define LAZYPRUNE_AVX512_BF16 LAZYPRUNE_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#define LAZYPRUNE_AVX512_BF16_INLINE LAZYPRUNE_AVX512_BF16 __attribute__((always_inline)) inline
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push

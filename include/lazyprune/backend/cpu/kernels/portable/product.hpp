@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <lazyprune/backend/cpu/kernels/portable/unpack.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
@@ -100,6 +101,9 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .pack_rounded = nullptr,
                                     .packed_number = packed_float,
                                     .multiply = multiply,
+                                    .unpack = nullptr,
+                                    .panel_rows = 0,
+                                    .multiply_panels = nullptr,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
                                     .multiply_unpacked = nullptr,
@@ -111,6 +115,7 @@ inline constexpr product_kernel f32{.strip = strip,
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
   k.line_inputs = 2;
+  k.unpack = unpack;
   k.multiply = multiply_bf16;
   k.widen = widen;
   k.multiply_wide = multiply;

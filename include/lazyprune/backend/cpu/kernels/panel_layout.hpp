@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// The layout of quantized weights that stay quantized in memory. A panel has a block of inputs of 32 outputs: first their scales, then
+// their codes. The codes of two inputs of all outputs are a line, in the order in which a line of a bf16 tile has its numbers. So a kernel
+// unpacks a line of codes to a line of a tile by vertical operations alone.
+//
+// Four-bit codes of two lines share 64 bytes: the first line has the low halves of the bytes. Codes of five or six bits have their upper
+// bits in a second plane, where 64 bytes have one bit of eight lines, or two bits of four lines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <lazyprune/backend/block_format.hpp>
+#include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
+#include <lazyprune/backend/tensor.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace kernels {
+
+/// Where the parts of a panel are, in bytes from its start.
+struct panel_layout {
+  static constexpr std::size_t line_codes = 2 * tile_outputs;
+
+  constexpr explicit panel_layout(const block_format& f)
+      : format(f),
+        leasts(tile_outputs * 2),
+        group_scales(leasts + (f.has_least ? tile_outputs * 2 : 0)),
+        group_leasts(group_scales + (f.groups() > 1 ? f.groups() * tile_outputs : 0)),
+        codes(group_leasts + (f.groups() > 1 && f.has_least ? f.groups() * tile_outputs : 0)),
+        upper(codes + f.inputs * tile_outputs * (f.bits == 8 ? 8 : 4) / 8),
+        bytes(upper + (f.bits == 8 ? 0 : f.inputs * tile_outputs * (f.bits - 4) / 8)) {}
+
+  block_format format;
+  // The common scales (32, f16) are first.
+  std::size_t leasts;        // common leasts (32, f16), if the format has any
+  std::size_t group_scales;  // (groups, 32), signed bytes, if there are several groups
+  std::size_t group_leasts;  // (groups, 32), bytes
+  std::size_t codes;         // all bits of eight-bit codes, or the lower four bits of others
+  std::size_t upper;         // the other bits
+  std::size_t bytes;         // of a panel
+
+  /// The place of the code of an input of an output in its line.
+  static constexpr std::size_t place(std::size_t input, std::size_t output) { return output * 2 + input % 2; }
+
+  /// Returns the code at a place of a line.
+  int code(const std::byte* panel, std::size_t line, std::size_t at) const {
+    const auto bits = [&](std::size_t plane, std::size_t width) {  // of this line's codes in a plane
+      const std::size_t lines = 8 / width;
+      return std::to_integer<int>(panel[plane + line / lines * line_codes + at]) >> line % lines * width & ((1 << width) - 1);
+    };
+    if (format.bits == 8) return bits(codes, 8);
+    return bits(codes, 4) | (format.bits > 4 ? bits(upper, format.bits - 4) << 4 : 0);
+  }
+
+  /// Sets a code whose bits are zeros.
+  void set_code(std::byte* panel, std::size_t line, std::size_t at, std::uint8_t code) const {
+    const auto set = [&](std::size_t plane, std::size_t width, int bits) {
+      const std::size_t lines = 8 / width;
+      panel[plane + line / lines * line_codes + at] |= static_cast<std::byte>(bits << line % lines * width);
+    };
+    if (format.bits == 8) return set(codes, 8, code);
+    set(codes, 4, code & 15);
+    if (format.bits > 4) set(upper, format.bits - 4, code >> 4);
+  }
+
+  /// A number is scale * code - base. Both are exact in float, and so is their product with a code.
+  struct factors {
+    float scale, base;
+    float number(int code) const { return scale * static_cast<float>(code) - base; }
+  };
+
+  factors factors_of(const std::byte* panel, std::size_t group, std::size_t output) const {
+    const auto half = [&](std::size_t from) {
+      std::uint16_t bits;
+      std::memcpy(&bits, panel + from + 2 * output, 2);
+      return float_of_f16(bits);
+    };
+    const std::size_t of_group = group * tile_outputs + output;
+    float scale = half(0), base = format.has_least ? half(leasts) : 0.0f;
+    if (format.groups() > 1) {
+      scale *= static_cast<float>(std::to_integer<std::int8_t>(panel[group_scales + of_group]));
+      if (format.has_least) base *= static_cast<float>(std::to_integer<std::uint8_t>(panel[group_leasts + of_group]));
+    }
+    if (!format.has_least) base = scale * static_cast<float>(format.offset);
+    return {scale, base};
+  }
+
+  /// Writes the blocks of 32 outputs.
+  void write(const quantized_block (&blocks)[tile_outputs], std::byte* panel) const {
+    std::memset(panel, 0, bytes);
+    for (std::size_t output = 0; output < tile_outputs; ++output) {
+      const quantized_block& b = blocks[output];
+      std::memcpy(panel + 2 * output, &b.scale, 2);
+      if (format.has_least) std::memcpy(panel + leasts + 2 * output, &b.least, 2);
+      for (std::size_t g = 0; format.groups() > 1 && g < format.groups(); ++g) {
+        panel[group_scales + g * tile_outputs + output] = static_cast<std::byte>(b.scales[g]);
+        if (format.has_least) panel[group_leasts + g * tile_outputs + output] = static_cast<std::byte>(b.leasts[g]);
+      }
+    }
+    for (std::size_t line = 0; line < format.inputs / 2; ++line)
+      for (std::size_t output = 0; output < tile_outputs; ++output)
+        for (std::size_t i = 0; i < 2; ++i) set_code(panel, line, place(i, output), blocks[output].codes[2 * line + i]);
+  }
+};
+
+}  // namespace kernels
+}  // namespace v0
+}  // namespace lazyprune

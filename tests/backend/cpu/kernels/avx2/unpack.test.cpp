@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/kernels/avx2/unpack.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/cpu/kernels/contract.hpp>
+#include <backend/cpu/kernels/unpack_contract.hpp>
+
+TEST_CASE("quantized weights are unpacked in AVX2") {
+  if (lazyprune_test::is_missing(lazyprune::isa::avx2)) return;
+  lazyprune_test::check_unpack(lazyprune::kernels::avx2::unpack);
+}

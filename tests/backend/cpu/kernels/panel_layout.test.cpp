@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/kernels/panel_layout.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <backend/samples.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+using kernels::panel_layout;
+
+TEST_CASE("a panel keeps every number of its blocks") {
+  for (const block_format& format : block_formats) {
+    const panel_layout layout(format);
+    quantized_block blocks[kernels::tile_outputs];
+    for (std::uint32_t output = 0; output < kernels::tile_outputs; ++output) blocks[output] = random_block(format, output, 3);
+    std::vector<std::byte> panel(layout.bytes, std::byte{0xff});
+    layout.write(blocks, panel.data());
+    bool right = true;
+    for (std::size_t output = 0; output < kernels::tile_outputs; ++output)
+      for (std::size_t i = 0; i < format.inputs; ++i) {
+        const int code = layout.code(panel.data(), i / 2, panel_layout::place(i, output));
+        const float number = layout.factors_of(panel.data(), i / format.group, output).number(code);
+        right = right && code == blocks[output].codes[i] && number == number_of(format, blocks[output], i);
+      }
+    CHECK(right);
+    CHECK(layout.bytes % kernels::cache_line == 0);
+  }
+}
+
+TEST_CASE("panels take hardly more memory than blocks in a file") {
+  const auto bits = [](const block_format& format) {
+    return 8.0 * static_cast<double>(panel_layout(format).bytes) / static_cast<double>(format.inputs * kernels::tile_outputs);
+  };
+  CHECK(bits({32, 32, 8, 128, false}) == 8.5);     // Q8_0
+  CHECK(bits({32, 32, 4, 8, false}) == 4.5);       // Q4_0
+  CHECK(bits({32, 32, 5, 16, false}) == 5.5);      // Q5_0
+  CHECK(bits({256, 32, 4, 0, true}) == 4.625);     // Q4_K: 4.5 in a file
+  CHECK(bits({256, 16, 6, 32, false}) == 6.5625);  // Q6_K
+}
