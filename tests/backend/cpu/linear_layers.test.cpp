@@ -59,7 +59,7 @@ TEST_CASE("products with quantized weights have the bits of products with these 
       REQUIRE(row == expected_row);
     }
     const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
-    for (const std::size_t rows : {1u, 2u, 13u, 16u, 33u, 90u}) {
+    for (const std::size_t rows : {1u, 2u, 3u, 6u, 7u, 12u, 13u, 33u, 90u}) {
       guarded<float> out(rows, outputs), expected(rows, outputs);
       rows_view<float> to = out.view(), to_expected = expected.view();
       multiply(backend, input.view().slice(0, rows), kept, nullptr, to);

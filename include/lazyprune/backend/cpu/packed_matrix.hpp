@@ -65,15 +65,16 @@ class packed_matrix {
   void read(std::size_t output, float* to) const {
     const auto [t, lane] = place(output);
     if (panels_) return read_panels(t, lane, to);
-    for (std::size_t i = 0; i < inputs_; ++i) {
-      const std::byte* at = tile(t) + kernels::tile_offset(type_, i, lane);
-      if (type_ == dtype::f32) {
-        std::memcpy(to + i, at, 4);
-      } else {
-        std::uint16_t bits;
-        std::memcpy(&bits, at, 2);
-        to[i] = float_of_bf16(bits);
-      }
+    const std::byte* at = tile(t) + kernels::tile_offset(type_, 0, lane);
+    if (type_ == dtype::f32) {
+      for (std::size_t i = 0; i < inputs_; ++i, at += kernels::line_bytes) std::memcpy(to + i, at, 4);
+      return;
+    }
+    for (std::size_t i = 0; i < inputs_; i += 2, at += kernels::line_bytes) {
+      std::uint16_t pair[2];
+      std::memcpy(pair, at, sizeof pair);
+      to[i] = float_of_bf16(pair[0]);
+      if (i + 1 < inputs_) to[i + 1] = float_of_bf16(pair[1]);
     }
   }
 
