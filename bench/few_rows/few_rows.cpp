@@ -8,9 +8,9 @@
 // With more threads, `ratio` should be lower, never higher.
 //
 // step_over_its_bound takes a model whose weights do not fit into a cache. A step takes at least as long as reading its weights
-// (`memory_ms`), and at least as long as the arithmetic of its layers' products and reading the weights of the logits (`compute_ms`). The
-// rates for these two times are the best that were measured before and after the steps. `ratio` is the shortest time of a step over the
-// larger of the two. It takes about 5 GB of memory.
+// (`memory_ms`). It also takes at least as long as the arithmetic of its layers, and then reading the weights of the logits (`compute_ms`).
+// The rates for these two times are the best that were measured before and after the steps. `ratio` is the shortest time of a step over
+// the larger of the two. It takes about 5 GB of memory.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>

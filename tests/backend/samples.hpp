@@ -69,9 +69,9 @@ inline lazyprune::quantized_block random_block(const lazyprune::block_format& fo
   std::mt19937 random(row * 1000 + block + 1);
   lazyprune::quantized_block b;
   b.scale = static_cast<std::uint16_t>((random() & 1) << 15 | (0x2000 + random() % 0x0800));  // +-2^-7 to 2^-5
-  b.least = format.has_least ? static_cast<std::uint16_t>(0x2800 + random() % 0x0800) : std::uint16_t{0};
+  b.least = format.has_least ? static_cast<std::uint16_t>((random() & 1) << 15 | (0x2800 + random() % 0x0800)) : std::uint16_t{0};
   for (std::size_t g = 0; g < format.groups() && format.groups() > 1; ++g) {
-    b.scales[g] = static_cast<std::int8_t>(static_cast<int>(random() % 128) - (format.has_least ? 0 : 64));
+    b.scales[g] = static_cast<std::int8_t>(format.has_least ? static_cast<int>(random() % 64) : static_cast<int>(random() % 256) - 128);
     b.leasts[g] = static_cast<std::uint8_t>(random() % 64);
   }
   for (std::size_t i = 0; i < format.inputs; ++i) b.codes[i] = static_cast<std::uint8_t>(random() >> 8 & ((1u << format.bits) - 1));

@@ -60,7 +60,7 @@ std::size_t scratch_numbers(const model_config& c, std::size_t prompt, std::size
 
 std::optional<bool> stays_quantized(std::string_view type) {
   const ggml_type* const of = ggml_type_of(type);
-  if (!of || of->values == 1) return std::nullopt;
+  if (!of || of->values == 1 || !of->dequantize) return std::nullopt;
   return kept_format(type) != nullptr;
 }
 

@@ -84,7 +84,7 @@ class opened_model {
   /// All tensors of the files, by name.
   std::vector<tensor_entry> tensors() const;
 
-  /// The type in which a tensor is loaded by default; nullopt if the files have no such tensor.
+  /// The type in which products read a tensor by default, bf16 if it is quantized; nullopt if the files have no such tensor.
   std::optional<dtype> loaded_type(std::string_view tensor) const;
 
   /// The name of a GGUF file's pre-tokenizer; nullopt if it names none.

@@ -23,8 +23,8 @@ struct block_format {
   friend bool operator==(const block_format&, const block_format&) = default;
 };
 
-/// A block of one row. The scales have 11 significant bits, and codes and factors have 8 at most. So each of the two products of a number
-/// is exact in float, and only their difference is rounded.
+/// A block of one row. A scale has 11 significant bits, and a code and the factor of its group have at most 13 bits together. So each of
+/// the two products of a number is exact in float, and only their difference is rounded.
 struct quantized_block {
   static constexpr std::size_t most_inputs = 256, most_groups = 16;
 

@@ -40,6 +40,7 @@ class row_reader {
   virtual const block_format* format() const { return nullptr; }
   /// Reads block number `block` of a row, if format() is not null. Any number of threads may read at once.
   virtual void read_block(const tensor& matrix, std::size_t row, std::size_t block, quantized_block& to) const {
+    assert(!format());
     static_cast<void>(matrix), static_cast<void>(row), static_cast<void>(block), static_cast<void>(to);
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reads matrices that cannot be used as they are in a file: quantized matrices and matrices with interleaved rows. Each row is converted
-// when it is packed, so there is never a converted copy of the whole matrix.
+// when it is packed, so there is never a converted copy of the whole matrix. A backend can also read the blocks, and keep them.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
 
 }  // namespace detail
 
-/// Reads matrices of one type whose rows are whole blocks. Plain values are copied. Quantized values become float or bf16.
+/// Reads matrices of one type whose rows are whole blocks. Plain values are copied. `read` makes float or bf16 of quantized values.
 class ggml_rows final : public row_reader {
  public:
   /// `head_dim`: the width of a head if the file interleaves the rows of heads, else 0. `keeps`: whether backends may keep the blocks.

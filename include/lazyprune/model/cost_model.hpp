@@ -86,6 +86,7 @@ struct cost_model {
 
   /// The cost of a layer of a decode step, without the logits. Attention costs its operations, or the reading of keys and values if that
   /// takes longer. Keys and values are assumed to have the type of the weights, so reading one of their numbers costs as much as a weight.
+  /// If weights are quantized, this is too little.
   double step_layer(const model_config& c, const layer_work& work) const {
     const double computing = attention * static_cast<double>(work.pairs * c.n_heads * c.head_dim);
     const double reading = single * static_cast<double>(work.keys * c.n_kv_heads * c.head_dim);

@@ -95,12 +95,16 @@ TEST_CASE("a weight stays quantized only in bf16, and if all its parts have one 
 
 TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
   tested_cpu backend;
-  const std::size_t inputs = 700, outputs = 520, all = 130;
+  const std::size_t inputs = 704, outputs = 520, all = 130;
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
   const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
   const auto usual = [&](dtype type) { return tuning_of(backend.instructions(), type); };
-  for (const dtype as : {dtype::f32, dtype::bf16}) {
-    const auto weight = backend.pack(only(part), as);
+  const rows_of_blocks blocks({32, 32, 4, 8, false}, true);
+  const tensor quantized = blocks.matrix(outputs, inputs);
+  const std::pair<tensor, dtype> cases[] = {{part, dtype::f32}, {part, dtype::bf16}, {quantized, dtype::bf16}};
+  for (const auto& one : cases) {
+    const auto weight = backend.pack(std::span(&one.first, 1), one.second);
+    REQUIRE((weight.panels() != nullptr) == (one.first.reader != nullptr));
     const auto x = operand_of(backend, input.view(), weight);
     const auto product = [&](auto change) {
       product_tuning f32 = usual(dtype::f32), bf16 = usual(dtype::bf16);

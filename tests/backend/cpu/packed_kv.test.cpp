@@ -93,6 +93,23 @@ TEST_CASE("unused slots have no numbers of an earlier sequence") {
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }
 
+TEST_CASE("slots with gaps get the keys and values of their rows, in bf16 too") {
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    packed_kv kv(2, 33);
+    const std::vector<std::uint32_t> slots{2, 3, 6, 9, 10, 11, 12, 254, 255, 256};
+    const guarded<float> keys(slots.size(), 66, normal_floats(slots.size() * 66, 1)),
+        values(slots.size(), 66, normal_floats(slots.size() * 66, 2));
+    kv.put(slots, keys.view(), values.view(), type, 1);
+    const auto stored = [&](float x) { return type == dtype::f32 ? x : float_of_bf16(bf16_of_float(x)); };
+    std::size_t wrong = 0;
+    for (std::size_t r = 0; r < slots.size(); ++r)
+      for (std::size_t i = 0; i < 66; ++i)
+        wrong += kv.key(slots[r], i / 33, i % 33) != stored(keys(r, i)) || kv.value(slots[r], i / 33, i % 33) != stored(values(r, i));
+    for (const std::size_t slot : {0u, 1u, 4u, 5u, 7u, 8u, 13u, 253u, 257u}) wrong += slot < kv.size() && kv.value(slot, 1, 3) != 0;
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hold NaN; a copy of the cache keeps its numbers") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     packed_kv kv(2, 16);

@@ -6,7 +6,7 @@
 // of the up projection.
 //
 // A quantized weight can stay quantized. Its tiles then consist of panels (kernels/panel_layout.hpp). Products unpack them to lines of
-// bf16, and have the bits of products with a weight that was rounded to bf16 when it was packed.
+// bf16. The results have the same bits as with a weight that was rounded to bf16 when it was packed.
 #pragma once
 
 #if defined(__SSE2__)

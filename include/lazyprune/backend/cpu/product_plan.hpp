@@ -51,7 +51,7 @@ class product_plan {
       while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
       prefetches_ = fits();
     }
-    // If a product has one strip, processors prefetch quantized weights well without help, because kernels read them slowly.
+    // `multiply_panels` prefetches for itself. Other products of one strip unpack quantized weights to L1 first.
     const bool alone = strips.count == 1 && !w.panels(), many_rows = x.rows_of(strips.first) >= tuning.many_rows;
     ahead_ = alone && (!many_rows || tuning.far > 0) ? tuning.stream_ahead : tuning.ahead;
     far_ = alone && many_rows ? tuning.far : 0;
@@ -82,7 +82,7 @@ class product_plan {
   std::size_t far() const { return far_; }  // how many bytes ahead a plan of one strip prefetches them into L2; 0: it does not
 
   /// Prefetches the first lines of the tile after tile t. Without this, no memory would be read while the sums of tile t are used. Does
-  /// nothing if the plan has several strips.
+  /// nothing if the plan has several strips, or if the weight is quantized.
   void prefetch_after(std::size_t t) const {
     if (strips_.count > 1 || t + 1 >= tiles_ || w_.panels()) return;
     const std::byte* const next = w_.tile(t + 1);
@@ -145,9 +145,10 @@ class product_plan {
     return size == 1 ? 1 : size / 2 * 2;
   }
 
-  /// Returns the number of inputs in a block, about `most`. All blocks have nearly the same number.
+  /// Returns the number of inputs in a block: at most `most`, but at least a granule.
   std::size_t cut_depth(std::size_t most) const {
-    const std::size_t cuts = (w_.depth() + most - 1) / most, granule = w_.granule();
+    const std::size_t granule = w_.granule(), whole = std::max(most / granule, std::size_t{1}) * granule;
+    const std::size_t cuts = (w_.depth() + whole - 1) / whole;
     return (w_.depth() / cuts + granule - 1) / granule * granule;
   }
 

@@ -30,7 +30,7 @@ TEST_CASE("a panel keeps every number of its blocks") {
   }
 }
 
-TEST_CASE("panels take hardly more memory than blocks in a file") {
+TEST_CASE("panels take hardly more memory than blocks in a file, except those of two and three bits") {
   const auto bits = [](const block_format& format) {
     return 8.0 * static_cast<double>(panel_layout(format).bytes) / static_cast<double>(format.inputs * kernels::tile_outputs);
   };
@@ -39,4 +39,6 @@ TEST_CASE("panels take hardly more memory than blocks in a file") {
   CHECK(bits({32, 32, 5, 16, false}) == 5.5);      // Q5_0
   CHECK(bits({256, 32, 4, 0, true}) == 4.625);     // Q4_K: 4.5 in a file
   CHECK(bits({256, 16, 6, 32, false}) == 6.5625);  // Q6_K
+  CHECK(bits({256, 16, 4, 0, true}) == 5.125);     // Q2_K: 2.625 in a file
+  CHECK(bits({256, 16, 4, 4, false}) == 4.5625);   // Q3_K: 3.4375 in a file
 }

@@ -74,7 +74,8 @@ struct attention_kernel {
   /// -infinity. Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factors
   /// by which the caller must then scale each row's sums. Writes the weights exp(score - largest). Weights below 2^-126.5, or in bf16 below
   /// 2^-126, become 0. If weights are bf16, they have a relative error of up to 1.1e-4 before they are rounded. The mass is the sum of the
-  /// weights before rounding. Also computes the scores of `next`, if it is not null. The scores must not overlap.
+  /// weights before rounding. Also computes the scores of `next`, if it is not null. It must be null unless `scores_ahead` is true. The
+  /// scores must not overlap.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
                  const rank_range* seen, float* largest, float* mass, float* fade, const weight_rows& weights, const score_task* next);
 

@@ -2,7 +2,10 @@
 // Unpacking of quantized weights in AVX2.
 #pragma once
 
-#include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
+#include <immintrin.h>
+
+#include <limits>
+
 #include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/panel_layout.hpp>
 
@@ -11,53 +14,107 @@ inline namespace v0 {
 namespace kernels {
 namespace avx2 {
 
-#define LAZYPRUNE_AVX2_CODES LAZYPRUNE_TARGET("avx2") __attribute__((always_inline)) inline
+#define LAZYPRUNE_AVX2_UNPACK LAZYPRUNE_TARGET("avx2,fma,f16c")
+#define LAZYPRUNE_AVX2_UNPACK_INLINE LAZYPRUNE_AVX2_UNPACK __attribute__((always_inline)) inline
 
-/// Returns `width` bits of 32 codes of a line. `plane` has these bits of all lines, and `first` is the first code.
-LAZYPRUNE_AVX2_CODES __m256i load_bits(const std::byte* plane, std::size_t line, std::size_t width, std::size_t first) {
-  const std::size_t lines = 8 / width;  // that share their bytes
-  const std::byte* const bytes = plane + line / lines * panel_layout::line_codes + first;
-  const __m128i place = _mm_cvtsi32_si128(static_cast<int>(line % lines * width));
-  const __m256i shifted = _mm256_srl_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)), place);
-  return _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>((1 << width) - 1)));
+/// The factors of the 64 numbers of a line. A number is scale * code - base, see panel_layout::factors.
+struct line_factors {
+  __m256 scales[8], bases[8];
+};
+
+LAZYPRUNE_AVX2_UNPACK_INLINE __m256 load_halves(const std::byte* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-/// Writes the codes of a line as bytes.
-LAZYPRUNE_AVX2_CODES void load_codes(const panel_layout& layout, const std::byte* panel, std::size_t line, std::uint8_t* codes) {
-  const unsigned bits = layout.format.bits;
-  for (std::size_t first = 0; first < panel_layout::line_codes; first += 32) {
-    __m256i all = load_bits(panel + layout.codes, line, bits == 8 ? 8 : 4, first);
-    if (bits == 5 || bits == 6) {
-      const __m256i upper = load_bits(panel + layout.upper, line, bits - 4, first);
-      all = _mm256_or_si256(all, _mm256_slli_epi16(upper, 4));
+/// Loads eight bytes as 32-bit integers.
+LAZYPRUNE_AVX2_UNPACK_INLINE __m256i load_bytes(const std::byte* from) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+LAZYPRUNE_AVX2_UNPACK_INLINE __m256i load_signed_bytes(const std::byte* from) {
+  return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+
+/// Replaces any NaN by the one that `rounded` keeps.
+LAZYPRUNE_AVX2_UNPACK_INLINE __m256 with_quiet_nan(__m256 x) {
+  const __m256 quiet = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
+  return _mm256_blendv_ps(x, quiet, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+LAZYPRUNE_AVX2_UNPACK_INLINE void load_factors(const panel_layout& layout, const std::byte* panel, std::size_t group, line_factors& to) {
+  const block_format& format = layout.format;
+  const __m256i lower = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), upper = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t place = 8 * i, of_group = group * tile_outputs + place;
+    __m256 scale = load_halves(panel + 2 * place), base;
+    if (format.groups() > 1) scale = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(load_signed_bytes(panel + layout.group_scales + of_group)));
+    if (format.has_least) {
+      base = load_halves(panel + layout.leasts + 2 * place);
+      if (format.groups() > 1) base = _mm256_mul_ps(base, _mm256_cvtepi32_ps(load_bytes(panel + layout.group_leasts + of_group)));
+    } else {
+      base = _mm256_mul_ps(scale, _mm256_set1_ps(static_cast<float>(format.offset)));
     }
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + first), all);
+    scale = with_quiet_nan(scale), base = with_quiet_nan(base);
+    // Two neighbouring numbers of a line are of the same output.
+    to.scales[2 * i] = _mm256_permutevar8x32_ps(scale, lower), to.scales[2 * i + 1] = _mm256_permutevar8x32_ps(scale, upper);
+    to.bases[2 * i] = _mm256_permutevar8x32_ps(base, lower), to.bases[2 * i + 1] = _mm256_permutevar8x32_ps(base, upper);
   }
 }
 
-LAZYPRUNE_TARGET("avx2,fma,f16c")
-inline void unpack(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
-  constexpr std::size_t vectors = panel_layout::line_codes / 8;
+/// Loads the codes `8 * eighth` to `8 * eighth + 7` of the lines `line` and `line + 1`. `line` is even.
+template <unsigned Bits>
+LAZYPRUNE_AVX2_UNPACK_INLINE void load_codes(const panel_layout& layout, const std::byte* panel, std::size_t line, std::size_t eighth,
+                                             __m256i (&codes)[2]) {
+  const auto plane = [&](std::size_t from, std::size_t lines) {
+    return panel + from + line / lines * panel_layout::line_codes + 8 * eighth;
+  };
+  if constexpr (Bits == 8) {
+    codes[0] = load_bytes(plane(layout.codes, 1)), codes[1] = load_bytes(plane(layout.codes, 1) + panel_layout::line_codes);
+  } else {
+    const __m256i both = load_bytes(plane(layout.codes, 2));
+    codes[0] = _mm256_and_si256(both, _mm256_set1_epi32(15)), codes[1] = _mm256_srli_epi32(both, 4);
+    if constexpr (Bits > 4) {
+      constexpr std::size_t width = Bits - 4, lines = 8 / width;
+      const __m256i mask = _mm256_set1_epi32(((1 << width) - 1) << 4), bits = _mm256_slli_epi32(load_bytes(plane(layout.upper, lines)), 4);
+      const auto place = static_cast<int>(line % lines * width);
+      const __m128i first = _mm_cvtsi32_si128(place), second = _mm_cvtsi32_si128(place + static_cast<int>(width));
+      codes[0] = _mm256_or_si256(codes[0], _mm256_and_si256(_mm256_srl_epi32(bits, first), mask));
+      codes[1] = _mm256_or_si256(codes[1], _mm256_and_si256(_mm256_srl_epi32(bits, second), mask));
+    }
+  }
+}
+
+/// Rounds to bf16, in the lower half of each lane: to the nearest number, ties to even. NaN must be quiet and have no payload.
+LAZYPRUNE_AVX2_UNPACK_INLINE __m256i rounded(__m256 numbers) {
+  const __m256i bits = _mm256_castps_si256(numbers), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+}
+
+template <unsigned Bits>
+LAZYPRUNE_AVX2_UNPACK inline void unpack_panels(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
   const block_format& format = layout.format;
   for (std::size_t done = 0; done < inputs; done += format.inputs, panel += layout.bytes)
-    for (std::size_t group = 0; group < format.groups(); ++group) {
-      alignas(32) float scales[panel_layout::line_codes], bases[panel_layout::line_codes];
-      for (std::size_t output = 0; output < tile_outputs; ++output) {
-        const panel_layout::factors by = layout.factors_of(panel, group, output);
-        scales[2 * output] = scales[2 * output + 1] = by.scale;
-        bases[2 * output] = bases[2 * output + 1] = by.base;
-      }
-      for (std::size_t line = group * format.group / 2; line < (group + 1) * format.group / 2; ++line, tile += line_bytes) {
-        alignas(32) std::uint8_t codes[panel_layout::line_codes];
-        load_codes(layout, panel, line, codes);
-        for (std::size_t v = 0; v < vectors; ++v) {
-          const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + 8 * v));
-          const __m256 whole = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
-          const __m256 numbers = _mm256_fmsub_ps(_mm256_load_ps(scales + 8 * v), whole, _mm256_load_ps(bases + 8 * v));
-          store_as(reinterpret_cast<std::uint16_t*>(tile) + 8 * v, numbers);
+    for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
+      line_factors by;
+      load_factors(layout, panel, group, by);
+      for (const std::size_t end = line + format.group / 2; line < end; line += 2, tile += 2 * line_bytes)
+        for (std::size_t i = 0; i < 8; i += 2) {
+          __m256i first[2], second[2];
+          load_codes<Bits>(layout, panel, line, i, first);
+          load_codes<Bits>(layout, panel, line, i + 1, second);
+          for (std::size_t l = 0; l < 2; ++l) {
+            const __m256 lower = _mm256_fmsub_ps(by.scales[i], _mm256_cvtepi32_ps(first[l]), by.bases[i]);
+            const __m256 upper = _mm256_fmsub_ps(by.scales[i + 1], _mm256_cvtepi32_ps(second[l]), by.bases[i + 1]);
+            const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded(lower), rounded(upper)), 0xd8);
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(tile + l * line_bytes + 16 * i), halves);
+          }
         }
-      }
     }
+}
+
+LAZYPRUNE_AVX2_UNPACK inline void unpack(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
+  const unsigned bits = layout.format.bits;
+  const auto unpack_bits = bits == 4 ? unpack_panels<4> : bits == 5 ? unpack_panels<5> : bits == 6 ? unpack_panels<6> : unpack_panels<8>;
+  unpack_bits(layout, panel, inputs, tile);
 }
 
 }  // namespace avx2
