@@ -82,12 +82,17 @@ void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, 
 }  // namespace
 
 TEST_CASE("the blocks contain every input of every tile once, and nearly all prefetches stay inside the data") {
-  for (const dtype as : {dtype::f32, dtype::bf16}) {
-    const packed_matrix w = zeros(700, 2100, as);
+  const rows_of_blocks blocks({256, 32, 4, 0, true}, true);
+  const tensor quantized = blocks.matrix(700, 9 * 256);
+  const packed_matrix weights[] = {zeros(700, 2100, dtype::f32), zeros(700, 2100, dtype::bf16),
+                                   packed_matrix(std::span(&quantized, 1), dtype::bf16, 1)};
+  for (const packed_matrix& w : weights) {
+    const dtype as = w.type();
     for (const isa path : every_isa)
       for (const std::size_t rows : {1u, 5u, 40u, 500u})
         for (const int threads : {1, 3, 50}) {
           CAPTURE(name_of(as));
+          CAPTURE(w.bytes());
           CAPTURE(name_of(path));
           CAPTURE(rows);
           CAPTURE(threads);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "engine/memory_forecast.hpp"
 
+#include <filesystem>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "programs/program.hpp"
+#include "test_data.hpp"
 
 using namespace lazyprune::program;
 using json = nlohmann::json;
@@ -42,6 +46,25 @@ TEST_CASE("the forecast is close to the memory that a run takes") {
   check_forecast({}, {});
   check_forecast({"--dtype", "f32"}, {.dtype = "f32"});
   check_forecast({"--backend", "reference", "--dtype", "f32"}, {.backend = "reference", .dtype = "f32"});
+}
+
+TEST_CASE("weights that stay quantized take no more memory than the forecast says" NEEDS("data")) {
+  const std::filesystem::path path = test_data("gguf/llama-q4_k_m.gguf");
+  if (path.empty()) return;
+  const opened_model model(model_flags{.path = path.string()});
+  const auto share_of = [&](const std::vector<std::string>& more, const backend_flags& flags) {
+    std::vector<std::string> words{"run", "-m", path.string(), "--ids", "1,5,7", "-n", "1", "--policy", "dense", "-t", "1", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const program_result result = lazyprune_program(words);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    const double took = json::parse(result.out)["memory"]["weights"].get<double>();
+    return static_cast<double>(forecast_memory(model, flags, 3, 4).weights) / took;
+  };
+  for (const double share : {share_of({}, {}), share_of({"--dtype", "bf16"}, {.dtype = "bf16"})}) {
+    CHECK(share >= 0.95);
+    CHECK(share <= 1.05);
+  }
+  CHECK(forecast_memory(model, {}, 3, 4).weights * 2 < forecast_memory(model, {.dtype = "bf16"}, 3, 4).weights);
 }
 
 TEST_CASE("a run that needs more memory than any machine has is refused unless forced") {
