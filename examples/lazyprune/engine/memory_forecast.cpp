@@ -21,17 +21,12 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Returns the format in which the CPU backend keeps a quantized type, or null.
-const block_format* kept_format(std::string_view type) {
-  const ggml_type* const of = ggml_type_of(type);
-  return of ? of->format : nullptr;
-}
-
 /// Bytes of one number of the tensor after loading.
 double loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
   if (flags.backend == "reference") return flags.dtype == "f32" ? sizeof(float) : sizeof(double);
   if (tensor.shape.size() < 2 || flags.dtype == "f32") return sizeof(float);
-  const block_format* const format = kept_format(tensor.type);
+  const ggml_type* const type = ggml_type_of(tensor.type);
+  const block_format* const format = type ? type->format : nullptr;
   if (flags.backend == "cpu" && flags.dtype == "auto" && format && tensor.shape.back() % format->inputs == 0)
     return static_cast<double>(kernels::panel_layout(*format).bytes) / static_cast<double>(format->inputs * kernels::tile_outputs);
   const bool wide = tensor.type == "F32" || tensor.type == "F16";  // see load_options::as
@@ -61,7 +56,7 @@ std::size_t scratch_numbers(const model_config& c, std::size_t prompt, std::size
 std::optional<bool> stays_quantized(std::string_view type) {
   const ggml_type* const of = ggml_type_of(type);
   if (!of || of->values == 1 || !of->dequantize) return std::nullopt;
-  return kept_format(type) != nullptr;
+  return of->format != nullptr;
 }
 
 memory_forecast forecast_memory(const opened_model& model, const backend_flags& flags, std::size_t prompt, std::size_t length) {

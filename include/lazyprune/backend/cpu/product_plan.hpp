@@ -68,7 +68,7 @@ class product_plan {
   bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
   bool unpacks() const { return unpacks_; }         // whether a block's quantized weights are unpacked before the product
   bool widens() const { return widens_; }           // whether a block's weights are widened before the product
-  /// Whether a kernel multiplies by quantized weights without writing them to memory.
+  /// Returns true if a kernel multiplies by panels and keeps the unpacked weights in registers.
   bool multiplies_panels() const { return w_.panels() && !unpacks_; }
   bool prefetches() const { return prefetches_; }
   /// Returns true if, in a block of this many strips, even tiles prefetch rows and odd tiles prefetch weights.

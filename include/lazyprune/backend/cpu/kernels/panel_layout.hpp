@@ -19,26 +19,29 @@ namespace lazyprune {
 inline namespace v0 {
 namespace kernels {
 
-/// Where the parts of a panel are, in bytes from its start.
+/// Says where the parts of a panel are, in bytes from its start.
 struct panel_layout {
   static constexpr std::size_t line_codes = 2 * tile_outputs;
 
   constexpr explicit panel_layout(const block_format& f)
       : format(f),
+        lower_bits(f.bits == 8 ? 8 : 4),
+        upper_bits(f.bits - lower_bits),
         leasts(tile_outputs * 2),
         group_scales(leasts + (f.has_least ? tile_outputs * 2 : 0)),
         group_leasts(group_scales + (f.groups() > 1 ? f.groups() * tile_outputs : 0)),
         codes(group_leasts + (f.groups() > 1 && f.has_least ? f.groups() * tile_outputs : 0)),
-        upper(codes + f.inputs * tile_outputs * (f.bits == 8 ? 8 : 4) / 8),
-        bytes(upper + (f.bits == 8 ? 0 : f.inputs * tile_outputs * (f.bits - 4) / 8)) {}
+        upper(codes + f.inputs * tile_outputs * lower_bits / 8),
+        bytes(upper + f.inputs * tile_outputs * upper_bits / 8) {}
 
   block_format format;
+  std::size_t lower_bits, upper_bits;  // of a code, in the two planes
   // The common scales (32, f16) are first.
   std::size_t leasts;        // common leasts (32, f16), if the format has any
   std::size_t group_scales;  // (groups, 32), signed bytes, if there are several groups
   std::size_t group_leasts;  // (groups, 32), bytes
-  std::size_t codes;         // all bits of eight-bit codes, or the lower four bits of others
-  std::size_t upper;         // the other bits
+  std::size_t codes;         // the plane with the lower bits: all bits of eight-bit codes, or four
+  std::size_t upper;         // the plane with the upper bits, if there are any
   std::size_t bytes;         // of a panel
 
   /// The place of the code of an input of an output in its line.
@@ -50,8 +53,7 @@ struct panel_layout {
       const std::size_t lines = 8 / width;
       return std::to_integer<int>(panel[plane + line / lines * line_codes + at]) >> line % lines * width & ((1 << width) - 1);
     };
-    if (format.bits == 8) return bits(codes, 8);
-    return bits(codes, 4) | (format.bits > 4 ? bits(upper, format.bits - 4) << 4 : 0);
+    return bits(codes, lower_bits) | (upper_bits > 0 ? bits(upper, upper_bits) << lower_bits : 0);
   }
 
   /// Sets a code whose bits are zeros.
@@ -60,9 +62,8 @@ struct panel_layout {
       const std::size_t lines = 8 / width;
       panel[plane + line / lines * line_codes + at] |= static_cast<std::byte>(bits << line % lines * width);
     };
-    if (format.bits == 8) return set(codes, 8, code);
-    set(codes, 4, code & 15);
-    if (format.bits > 4) set(upper, format.bits - 4, code >> 4);
+    set(codes, lower_bits, code & ((1 << lower_bits) - 1));
+    if (upper_bits > 0) set(upper, upper_bits, code >> lower_bits);
   }
 
   /// A number is scale * code - base. Both are exact in float, and so is their product with a code.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <backend/cpu/kernels/contract.hpp>
+#include <backend/cpu/kernels/unpack_contract.hpp>
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
@@ -23,13 +24,10 @@ TEST_CASE("quantized weights are multiplied with the bits of unpacked ones") {
     CAPTURE(format.bits);
     CAPTURE(format.inputs);
     const kernels::panel_layout layout(format);
-    const std::size_t panels = 3, inputs = panels * format.inputs;
-    std::vector<std::byte> packed(panels * layout.bytes), tile(inputs * kernels::tile_outputs * 2);
-    for (std::uint32_t b = 0; b < panels; ++b) {
-      quantized_block blocks[kernels::tile_outputs];
-      for (std::uint32_t output = 0; output < kernels::tile_outputs; ++output) blocks[output] = random_block(format, output, b);
-      layout.write(blocks, packed.data() + b * layout.bytes);
-    }
+    constexpr std::uint32_t panels = 3;
+    const std::size_t inputs = panels * format.inputs;
+    const std::vector<std::byte> packed = random_panels(layout, panels);
+    std::vector<std::byte> tile(inputs * kernels::tile_outputs * 2);
     kernel.unpack(layout, packed.data(), inputs, tile.data());
     for (std::size_t rows = 1; rows <= kernel.panel_rows; ++rows) {
       CAPTURE(rows);

@@ -109,7 +109,8 @@ LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t 
   multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, tile, depth, sums, mode);
 }
 
-/// Multiplies by panels. The weights stay in registers, so with few rows this is faster than writing them to memory first.
+/// Multiplies by panels. The weights stay in registers, so with few rows this is faster than writing them to memory first. Each weight is
+/// read once, and from memory, so codes are prefetched.
 template <unsigned Bits, int Rows>
 LAZYPRUNE_AVX512_BF16 inline void multiply_panels(const panel_layout& layout, const std::int32_t* x, const std::byte* panel,
                                                   std::size_t inputs, float* to) {

@@ -29,11 +29,11 @@ inline void unpack(const panel_layout& layout, const std::byte* panel, std::size
       }
       for (const std::size_t end = line + format.group / 2; line < end; ++line, tile += line_bytes) {
         unsigned codes[size], upper[size] = {};
-        load_bits(panel + layout.codes, line, format.bits == 8 ? 8 : 4, codes);
-        if (format.bits == 5 || format.bits == 6) load_bits(panel + layout.upper, line, format.bits - 4, upper);
+        load_bits(panel + layout.codes, line, layout.lower_bits, codes);
+        if (layout.upper_bits > 0) load_bits(panel + layout.upper, line, layout.upper_bits, upper);
         std::uint16_t halves[size];
         for (std::size_t i = 0; i < size; ++i)
-          halves[i] = bf16_of_float(scales[i] * static_cast<float>(static_cast<int>(codes[i] | upper[i] << 4)) - bases[i]);
+          halves[i] = bf16_of_float(scales[i] * static_cast<float>(static_cast<int>(codes[i] | upper[i] << layout.lower_bits)) - bases[i]);
         std::memcpy(tile, halves, sizeof halves);
       }
     }
