@@ -85,9 +85,9 @@ void compare(benchmark::State& state, lazyprune::isa path, int threads, double o
 /// Measures the product of packed rows and a weight, without packing.
 void measure(benchmark::State& state, const layer& l, std::size_t rows, int threads, const change& what) {
   const lazyprune::isa path = measured_isa();
-  const product_tuning f32 = lazyprune::tuning_of(path, dtype::f32), usual = lazyprune::tuning_of(path, dtype::bf16);
-  product_tuning changed = usual;
-  what.make(changed);
+  const lazyprune::product_tunings usual = lazyprune::tuning_of(path);
+  lazyprune::product_tunings changed = usual;
+  what.make(changed.bf16);
 
   lazyprune::cpu backend({.threads = threads, .instructions = path});
   const lazyprune::cpu::matrix& w = packed(l, backend);
@@ -97,7 +97,7 @@ void measure(benchmark::State& state, const layer& l, std::size_t rows, int thre
   backend.pack_rows({numbers.data(), rows, l.inputs, l.inputs}, x);
   lazyprune::aligned_array<float> out(rows * l.outputs);
 
-  lazyprune::linear_layers one(f32, usual, threads), other(f32, changed, threads);
+  lazyprune::linear_layers one(usual, threads), other(changed, threads);
   const auto multiply = [&](lazyprune::linear_layers& by) { by.multiply(x, w, nullptr, false, {out.data(), rows, l.outputs, l.outputs}); };
   compare(
       state, path, threads, 2.0 * static_cast<double>(rows * l.inputs * l.outputs), [&] { multiply(one); }, [&] { multiply(other); });

@@ -16,6 +16,8 @@
 #include "../model/tiny_model.hpp"
 #include "../test_data.hpp"
 
+#include <backend/tested_cpu.hpp>
+
 #include <counted_allocations.hpp>
 #include <fault.hpp>
 
@@ -112,10 +114,10 @@ TEST_CASE("quantized weights stay quantized, or are widened to bf16 or float on 
   CHECK(load_model(backend, checkpoint(folder / "llama-f16.gguf")).weights.layers[0].q.type() == dtype::f32);
 }
 
-TEST_CASE("weights that stay quantized give the logits of weights in bf16" NEEDS("data")) {
+TEST_CASE("with --exact, weights that stay quantized give the logits of weights in bf16" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
-  cpu backend({.threads = 2});
+  cpu backend({.threads = 2, .exact = true});
   std::vector<token_id> tokens(30);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<token_id>(3 + i * 7 % 300);
   for (const std::string type : {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_m", "q4_k_m", "q5_k_m", "q6_k"}) {
@@ -125,6 +127,30 @@ TEST_CASE("weights that stay quantized give the logits of weights in bf16" NEEDS
     CHECK(kept.weights.layers[0].down.panels());
     CHECK(logits_after(kept, backend, tokens) == logits_after(widened, backend, tokens));
   }
+}
+
+TEST_CASE("quantized models are at most 1.1 times as far from exact logits as in llama.cpp" ON_EVERY_PATH_NEEDS("data")) {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  std::size_t compared = 0;
+  for (const auto& theirs : nlohmann::json::parse(read_text(folder / "differences.json"))) {
+    const auto file = folder / theirs["file"].get<std::string>();
+    if (file.stem() == "llama-iq3_s" || file.stem() == "llama-f32" || file.stem() == "llama-bf16") continue;
+    CAPTURE(file.stem().string());
+    const auto expected = nlohmann::json::parse(read_text(folder / (file.stem().string() + ".expected.json")));
+    const auto tokens = expected["tokens"].get<std::vector<token_id>>();
+    tested_cpu backend;
+    const auto net = load_model(backend, checkpoint(file));
+    double squares = 0, count = 0;
+    for (std::size_t i = 0; i < expected["positions"].size(); ++i) {
+      const auto logits = logits_after(net, backend, std::span(tokens).first(expected["positions"][i].get<std::size_t>() + 1));
+      const auto exact = expected["exact_logits"][i].get<std::vector<double>>();
+      for (std::size_t n = 0; n < exact.size(); ++n, ++count) squares += (logits[n] - exact[n]) * (logits[n] - exact[n]);
+    }
+    CHECK(std::sqrt(squares / count) < 1.1 * theirs["llamacpp_minus_exact_rms"].get<double>());
+    ++compared;
+  }
+  CHECK(compared >= 19);
 }
 
 TEST_CASE("an unsupported type is refused by name" NEEDS("data")) {

@@ -18,9 +18,13 @@ class cpu_engine final : public loaded_engine<cpu> {
 
   /// Measures the rates; this takes time.
   std::optional<peak_rates> peaks() const override {
-    const isa path = cpu(how()).instructions();
+    const cpu backend(how());
+    const isa path = backend.instructions();
+    const lazyprune::kernels::product_kernel& kernel = backend.kernel_for(first_matrix());
     const cpu_peaks here(threads());
-    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(cpu_peaks::beyond_caches())};
+    const double reading = here.reading(cpu_peaks::beyond_caches());
+    if (kernel.int8) return peak_rates{byte_instruction(kernel), here.bytes(kernel), reading};
+    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), reading};
   }
 
  private:
@@ -29,6 +33,15 @@ class cpu_engine final : public loaded_engine<cpu> {
     if (path == isa::avx2) return "256-bit FMA";
     if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
     return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
+  }
+
+  static std::string_view byte_instruction([[maybe_unused]] const lazyprune::kernels::product_kernel& kernel) {
+#if defined(__x86_64__)
+    if (&kernel == &lazyprune::kernels::avx512_vnni::int8) return "512-bit VPDPBUSD";
+    if (&kernel == &lazyprune::kernels::avx_vnni::int8) return "256-bit VPDPBUSD";
+    if (&kernel == &lazyprune::kernels::avx2::int8) return "VPMADDUBSW and VPMADDWD";
+#endif
+    return instruction(isa::portable, dtype::f32);
   }
 };
 

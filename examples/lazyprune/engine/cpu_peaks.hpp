@@ -85,6 +85,51 @@ LAZYPRUNE_AVX512_BF16 inline double pairs_avx512_bf16() {
   return 24.0 * 16 * 4 * fma_rounds;
 }
 
+// These count the multiplications of bytes and the additions of their products.
+LAZYPRUNE_AVX2 inline double bytes_avx2() {
+  __m256i sums[8], x = _mm256_set1_epi8(3), y = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) asm volatile("" : "=x"(sums[i]));
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      asm volatile("" : "+x"(x), "+x"(y));
+      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), ones));
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) asm volatile("" : : "x"(sums[i]));
+  return 8.0 * 32 * 2 * fma_rounds;
+}
+
+LAZYPRUNE_AVX_VNNI inline double bytes_avx_vnni() {
+  __m256i sums[12], x = _mm256_set1_epi8(3), y = _mm256_set1_epi8(5);
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) asm volatile("" : "=x"(sums[i]));
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    asm volatile("" : "+x"(x), "+x"(y));
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) sums[i] = _mm256_dpbusd_avx_epi32(sums[i], x, y);
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) asm volatile("" : : "x"(sums[i]));
+  return 12.0 * 32 * 2 * fma_rounds;
+}
+
+LAZYPRUNE_AVX512_VNNI inline double bytes_avx512_vnni() {
+  __m512i sums[24], x = _mm512_set1_epi32(0x03030303), y = _mm512_set1_epi32(0x05050505);
+#pragma GCC unroll 24
+  for (int i = 0; i < 24; ++i) asm volatile("" : "=v"(sums[i]));
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    asm volatile("" : "+v"(x), "+v"(y));
+#pragma GCC unroll 24
+    for (int i = 0; i < 24; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], x, y);
+  }
+#pragma GCC unroll 24
+  for (int i = 0; i < 24; ++i) asm volatile("" : : "v"(sums[i]));
+  return 24.0 * 64 * 2 * fma_rounds;
+}
+
 LAZYPRUNE_AMX inline double tiles_amx() {
   amx::enter();
   _tile_zero(0);
@@ -161,6 +206,16 @@ class cpu_peaks {
 #else
     return best(kernels::fma_portable);
 #endif
+  }
+
+  /// Returns the operations a second of the instructions with which these kernels multiply bytes. On portable, this is `arithmetic`.
+  double bytes(const kernels::product_kernel& kernel) const {
+#if defined(__x86_64__)
+    if (&kernel == &kernels::avx512_vnni::int8) return best(kernels::bytes_avx512_vnni);
+    if (&kernel == &kernels::avx_vnni::int8) return best(kernels::bytes_avx_vnni);
+    if (&kernel == &kernels::avx2::int8) return best(kernels::bytes_avx2);
+#endif
+    return arithmetic(isa::portable, dtype::f32);
   }
 
   /// Returns a number of bytes for `reading`: 2 GiB, or a quarter of the available memory if that is less.

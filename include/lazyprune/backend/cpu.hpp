@@ -15,10 +15,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Computes in float, with weights in float or bf16. Scratch memory grows to the largest operation seen and is then reused.
+/// Computes in float, with weights in float or bf16, or quantized. Scratch memory grows to the largest operation seen and is then reused.
 ///
 /// The order of additions in a product depends only on the instruction set and the number of inputs. So the product of a row has the same
-/// bits for any number of threads and in any batch. See `execution::exact` for what avx512_bf16 and amx round.
+/// bits for any number of threads and in any batch. See `execution::exact` for what products round.
 class cpu : public host_backend<float> {
  public:
   using matrix = packed_matrix;
@@ -35,6 +35,7 @@ class cpu : public host_backend<float> {
         instructions_(isa_of(e)),
         kv_type_(e.kv),
         kernels_(&kernels::kernels_of(instructions_)),
+        int8_(e.exact ? nullptr : kernels::int8_kernel_of(instructions_)),
         layers_(instructions_, threads_),
         attention_(*kernels_, threads_) {
     if (e.threads < 0) throw error("", "threads", "0 or more", std::to_string(e.threads));
@@ -43,6 +44,9 @@ class cpu : public host_backend<float> {
 
   int threads() const { return threads_; }
   isa instructions() const { return instructions_; }
+
+  /// Returns the kernels that pack activations for products with this weight, and multiply them.
+  const kernels::product_kernel& kernel_for(const matrix& w) const { return w.panels() && int8_ ? *int8_ : kernels_->product(w.type()); }
 
   /// Returns the bytes of scratch memory.
   std::size_t bytes() const { return layers_.bytes() + attention_.bytes() + normed_.bytes(); }
@@ -78,7 +82,7 @@ class cpu : public host_backend<float> {
 
   void prepare(operand& x, std::size_t rows, const matrix& w) const {
     assert(x.columns() == w.inputs());
-    x.prepare(kernels_->product(w.type()), rows, w.depth());
+    x.prepare(kernel_for(w), rows, w.depth());
   }
 
   void pack_rows(rows_view<const float> x, operand& out) const {
@@ -181,7 +185,7 @@ class cpu : public host_backend<float> {
   /// In a gated product, `columns` is twice the number of results of a row.
   void check_product([[maybe_unused]] const operand& x, [[maybe_unused]] const matrix& w, [[maybe_unused]] const parameters* bias,
                      [[maybe_unused]] bool gated, [[maybe_unused]] std::size_t rows, [[maybe_unused]] std::size_t columns) const {
-    assert(x.columns() == w.inputs() && &x.kernel() == &kernels_->product(w.type()) && x.rows() == rows);
+    assert(x.columns() == w.inputs() && &x.kernel() == &kernel_for(w) && x.rows() == rows);
     assert(w.gated() == gated && columns == w.outputs() && (!bias || bias->size() == w.outputs()));
   }
 
@@ -204,6 +208,7 @@ class cpu : public host_backend<float> {
   isa instructions_;
   std::optional<dtype> kv_type_;
   const kernels::kernel_set* kernels_;
+  const kernels::product_kernel* int8_;  // for quantized weights; null if their products use other kernels
   linear_layers layers_;
   attention_layer attention_;
   detail::scratch_memory normed_;  // each thread's strip of norms before they are packed

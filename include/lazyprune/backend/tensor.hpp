@@ -57,6 +57,10 @@ struct tensor {
   /// Keep a copy of this pointer while you read `data`. When the last copy is gone, its deleter can tell the source that the data is no
   /// longer read.
   std::shared_ptr<const void> held{};
+  bool widens = false;  // whether a backend must not keep the blocks of quantized rows
+
+  /// Returns the format of the blocks if a backend may keep them, else null.
+  const block_format* format() const { return reader && !widens ? reader->format() : nullptr; }
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }

@@ -86,7 +86,7 @@ inline void check_shape(const model_config& c) {
 /// Returns `count` rows of a matrix, or `count` numbers of a vector, from index `first` on. A slice of a tensor without data has no data
 /// either.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
-  if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first, t.held};
+  if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first, t.held, t.widens};
   const std::size_t unit = t.rows == 1 ? size_of(t.type) : t.row_bytes();
   const std::byte* const data = t.data ? t.data + first * unit : nullptr;
   return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, data, nullptr, 0, t.held};
@@ -177,7 +177,7 @@ class model_loader {
     };
   }
 
-  /// The three matrices get one type, because they multiply the same rows.
+  /// The three matrices get one type, because they multiply the same rows. Either all of them stay quantized or none.
   std::array<matrix, 3> packed_qkv(const std::string& attention, std::size_t q_size, std::size_t kv_size) const {
     const std::size_t hidden = config_.hidden;
     std::array<tensor, 3> of;
@@ -189,6 +189,8 @@ class model_loader {
             source_.get(attention + "v_proj.weight", kv_size, hidden)};
     }
     const dtype type = type_for(of);
+    if (!std::ranges::all_of(of, &tensor::format))
+      for (tensor& part : of) part.widens = true;
     return {backend_.pack(rotary_order(of[0]), type), backend_.pack(rotary_order(of[1]), type), backend_.pack(std::span(&of[2], 1), type)};
   }
   matrix packed_gate_up(const std::string& mlp, std::size_t ffn, std::size_t hidden) const {

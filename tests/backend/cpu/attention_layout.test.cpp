@@ -45,10 +45,12 @@ TEST_CASE("the strips of all tasks contain every query of every head once, and t
           CHECK(layout.state_floats() - at(last.mass) >= product.strip * kernels::mass_lanes);
           const std::size_t padded = product.padded(product.strip);
           const auto scratch = layout.scratch_of(begin);
-          CHECK(at(scratch.scores) - at(layout.packed_queries(begin, most_strips - 1)) >= padded * kv.key_depth() * product.element / 4);
+          CHECK(at(scratch.scores) - at(layout.packed_queries(begin, most_strips - 1)) >=
+                padded * kv.key_depth() * product.unit_bytes / kernels::pack_inputs / 4);
           CHECK(at(scratch.weights) - at(scratch.scores) >= packed_kv::block_tiles * layout.tile_floats());
           CHECK(at(scratch.packed_weights) - at(scratch.weights) >= product.strip * packed_kv::block_slots);
-          CHECK(at(scratch.scaled) - at(scratch.packed_weights) >= padded * packed_kv::block_slots * product.element / 4);
+          CHECK(at(scratch.scaled) - at(scratch.packed_weights) >=
+                padded * packed_kv::block_slots * product.unit_bytes / kernels::pack_inputs / 4);
           CHECK(at(scratch.wide_keys) - at(scratch.scaled) >= product.strip * shape.head_dim);
           CHECK(at(scratch.wide_values) - at(scratch.wide_keys) >= packed_kv::block_slots * kv.key_depth());
           if (layout.widens())

@@ -40,8 +40,9 @@ TEST_CASE("a row's product does not depend on the row's batch, nor on its place 
   }
 }
 
-TEST_CASE("products with quantized weights have the bits of products with these weights in bf16" ON_EVERY_PATH) {
-  tested_cpu backend;
+TEST_CASE("unpacked quantized weights have the bits of these weights in bf16" ON_EVERY_PATH) {
+  // Only amx unpacks the weights without `exact`.
+  tested_cpu backend({.exact = tested_cpu().instructions() != isa::amx});
   for (const block_format& format : block_formats) {
     CAPTURE(format.bits);
     CAPTURE(format.inputs);
@@ -82,6 +83,62 @@ TEST_CASE("products with quantized weights have the bits of products with these 
   }
 }
 
+TEST_CASE("products of activations in 8 bits are exact but for the rounding of sums, in any batch" ON_EVERY_PATH) {
+  tested_cpu backend;
+  for (const block_format& format : block_formats) {
+    CAPTURE(format.bits);
+    CAPTURE(format.inputs);
+    // Depths that are one block, and depths that are cut.
+    for (const std::size_t inputs : {format.inputs, 20 * std::size_t{256} + format.inputs}) {
+      const std::size_t outputs = 70, ffn = 40, all = 90;
+      const rows_of_blocks blocks(format, true);
+      const auto w = backend.pack(std::array{blocks.matrix(outputs, inputs)}, dtype::bf16);
+      const auto gated = backend.pack_gated(blocks.matrix(ffn, inputs, 7), blocks.matrix(ffn, inputs, 300), dtype::bf16);
+      const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
+      const auto product = [&](auto& on, std::size_t first, std::size_t rows) {
+        guarded<float> out(rows, outputs + ffn);
+        rows_view<float> left = out.view(), right = out.view();
+        left.columns = outputs, right.columns = ffn, right.data += outputs;
+        multiply(on, input.view().slice(first, rows), w, nullptr, left);
+        gated_multiply(on, input.view().slice(first, rows), gated, nullptr, gate_activation::silu, right);
+        return out;
+      };
+      const auto together = product(backend, 0, all);
+      for (const auto& [first, rows] : {std::pair{0u, 1u}, {89u, 1u}, {7u, 2u}, {7u, 5u}, {3u, 12u}, {20u, 33u}}) {
+        const auto some = product(backend, first, rows);
+        std::size_t different = 0;
+        for (std::size_t r = 0; r < rows; ++r)
+          for (std::size_t n = 0; n < outputs + ffn; ++n) different += some(r, n) != together(first + r, n);
+        CHECK(different == 0);
+      }
+
+      const auto x = operand_of(backend, input.view(), w);
+      if (!x.kernel().int8) continue;  // amx
+      std::vector<float> rounded(all * inputs);
+      backend.read(x, rounded.data());
+      std::size_t wrong = 0;
+      for (std::uint32_t n = 0; n < outputs; ++n) {
+        std::vector<double> row;
+        for (std::uint32_t b = 0; b < inputs / format.inputs; ++b)
+          for (std::size_t i = 0; i < format.inputs; ++i)
+            row.push_back(static_cast<double>(number_of(format, random_block(format, n, b), i)));
+        for (std::size_t r = 0; r < all; r += 7) {
+          double sum = 0, size = 0;
+          for (std::size_t i = 0; i < inputs; ++i) {
+            const double one = row[i] * static_cast<double>(rounded[r * inputs + i]);
+            sum += one, size += std::abs(one);
+          }
+          wrong += !(std::abs(static_cast<double>(together(r, n)) - sum) < 2e-6 * size);
+        }
+      }
+      CHECK(wrong == 0);
+      if (backend.instructions() == isa::portable || !has(isa::avx2)) continue;
+      cpu other({.instructions = isa::avx2});
+      CHECK(product(other, 0, all) == together);
+    }
+  }
+}
+
 TEST_CASE("a weight stays quantized only in bf16, and if all its parts have one format") {
   cpu backend;
   const rows_of_blocks one(block_formats[0], true), other(block_formats[1], true), plain(block_formats[0], false);
@@ -91,6 +148,9 @@ TEST_CASE("a weight stays quantized only in bf16, and if all its parts have one 
   CHECK_FALSE(panels(part, part, dtype::f32));
   CHECK_FALSE(panels(part, other.matrix(20, 64), dtype::bf16));
   CHECK_FALSE(panels(part, plain.matrix(20, 64), dtype::bf16));
+  tensor widened = part;
+  widened.widens = true;
+  CHECK_FALSE(panels(part, widened, dtype::bf16));
 }
 
 TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
@@ -98,7 +158,6 @@ TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVER
   const std::size_t inputs = 704, outputs = 520, all = 130;
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
   const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
-  const auto usual = [&](dtype type) { return tuning_of(backend.instructions(), type); };
   const rows_of_blocks blocks({32, 32, 4, 8, false}, true);
   const tensor quantized = blocks.matrix(outputs, inputs);
   const std::pair<tensor, dtype> cases[] = {{part, dtype::f32}, {part, dtype::bf16}, {quantized, dtype::bf16}};
@@ -107,10 +166,10 @@ TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVER
     REQUIRE((weight.panels() != nullptr) == (one.first.reader != nullptr));
     const auto x = operand_of(backend, input.view(), weight);
     const auto product = [&](auto change) {
-      product_tuning f32 = usual(dtype::f32), bf16 = usual(dtype::bf16);
-      change(f32), change(bf16);
+      product_tunings changed = tuning_of(backend.instructions());
+      change(changed.f32), change(changed.bf16), change(changed.int8);
       guarded<float> out(all, outputs);
-      linear_layers(f32, bf16, 2).multiply(x, weight, nullptr, false, out.view());
+      linear_layers(changed, 2).multiply(x, weight, nullptr, false, out.view());
       return out;
     };
     const auto expected = product([](product_tuning&) {});

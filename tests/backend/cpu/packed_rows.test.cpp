@@ -21,7 +21,7 @@ std::vector<float> rounded(const kernels::product_kernel& kernel, rows_view<cons
   std::vector<float> numbers;
   for (std::size_t r = 0; r < x.rows; ++r)
     for (std::size_t i = 0; i < x.columns; ++i)
-      numbers.push_back(kernel.element == 2 ? float_of_bf16(bf16_of_float(x.row(r)[i])) : x.row(r)[i]);
+      numbers.push_back(kernel.unit_bytes == 64 ? float_of_bf16(bf16_of_float(x.row(r)[i])) : x.row(r)[i]);
   return numbers;
 }
 

@@ -36,7 +36,7 @@ product_tuning tuning_with(isa path, dtype type, std::size_t l1, std::size_t l2)
   detail::processor here = detail::this_processor();
   here.l1 = l1;
   here.l2 = l2;
-  return tuning_of(path, type, here);
+  return tuning_of(path, kernels::kernels_of(path).product(type), here);
 }
 
 /// Calls f(block, next) for all blocks, in the order of one thread.

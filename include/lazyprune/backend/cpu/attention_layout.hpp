@@ -105,7 +105,7 @@ class attention_layout {
 
  private:
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
-    return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float));
+    return detail::whole_lines(product.padded(strip_) * depth * product.unit_bytes / kernels::pack_inputs / sizeof(float));
   }
   std::size_t strip_state_floats() const { return value_floats_ + detail::whole_lines(strip_) + strip_ * kernels::mass_lanes; }
   std::size_t score_floats() const { return packed_kv::block_tiles * tile_floats_; }

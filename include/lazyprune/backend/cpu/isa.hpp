@@ -35,6 +35,7 @@ struct processor {
   bool has[std::size(every_isa)] = {true};                 // indexed by isa
   bool fast_bf16 = false;                                  // whether VDPBF16PS is faster than FMA
   bool amd = false;                                        // whether AMD made it
+  bool avx_vnni = false, avx512_vnni = false;              // whether the paths avx2 and avx512 have VPDPBUSD
   std::size_t l1 = 32 << 10, l2 = std::size_t{512} << 10;  // bytes of data cache; these defaults if cpuid reports none
 };
 
@@ -78,6 +79,8 @@ inline processor look_at_processor() {
                      has_bit(extended.ebx, 31);
   has(isa::avx512_bf16) = has(isa::avx512) && has_bit(more.eax, 5);
   has(isa::amx) = has(isa::avx512_bf16) && saves(0x600e6) && has_bit(extended.edx, 22) && has_bit(extended.edx, 24) && may_use_tiles();
+  found.avx_vnni = has(isa::avx2) && has_bit(more.eax, 4);
+  found.avx512_vnni = has(isa::avx512) && has_bit(extended.ecx, 11);
   found.amd = vendor.ebx == signature_AMD_ebx && vendor.ecx == signature_AMD_ecx && vendor.edx == signature_AMD_edx;
   found.fast_bf16 = !intel;  // on Intel's processors, VDPBF16PS has half the rate of FMA, and AMX is the fast way for bf16
 

@@ -15,13 +15,13 @@ inline namespace v0 {
 class linear_layers {
  public:
   /// The kernels of `path` pack the rows that will be multiplied.
-  linear_layers(isa path, int threads) : linear_layers(tuning_of(path, dtype::f32), tuning_of(path, dtype::bf16), threads) {}
+  linear_layers(isa path, int threads) : linear_layers(tuning_of(path), threads) {}
   /// Cuts products by these numbers.
-  linear_layers(const product_tuning& f32, const product_tuning& bf16, int threads) : threads_(threads), f32_(f32), bf16_(bf16) {}
+  linear_layers(const product_tunings& tuning, int threads) : threads_(threads), tuning_(tuning) {}
 
   std::size_t bytes() const { return sums_.bytes() + wide_.bytes() + unpacked_.bytes() + gated_.bytes(); }
 
-  /// Computes out (rows, outputs) = x w^T + bias. `x` is packed for w's type. If `adds` is true, adds the result to `out`.
+  /// Computes out (rows, outputs) = x w^T + bias. `x` is packed for w. If `adds` is true, adds the result to `out`.
   void multiply(const packed_rows& x, const packed_matrix& w, const float* bias, bool adds, rows_view<float> out) {
     multiply(x, w, {.apply = adds ? x.kernel().add : x.kernel().store, .bias = bias, .outputs = out.columns, .rows = out});
   }
@@ -57,12 +57,12 @@ class linear_layers {
   struct thread_floats {
     float* sums;      // the sums of tiles
     float* wide;      // a block's weights, widened
-    float* unpacked;  // a block's weights, unpacked to bf16
+    float* unpacked;  // a block's weights, unpacked
     float* gated;     // (strip, outputs of a group): results before they are packed
   };
 
   void multiply(const packed_rows& x, const packed_matrix& w, const ending& end) {
-    const product_tuning& tuning = w.type() == dtype::f32 ? f32_ : bf16_;
+    const product_tuning& tuning = x.kernel().int8 ? tuning_.int8 : w.type() == dtype::f32 ? tuning_.f32 : tuning_.bf16;
     const std::size_t passes = (x.rows() + tuning.pass_rows - 1) / tuning.pass_rows;
     for (std::size_t p = 0; p < passes; ++p) {
       const std::size_t first = x.strips() * p / passes, last = x.strips() * (p + 1) / passes;
@@ -101,17 +101,18 @@ class linear_layers {
     const packed_rows& x = plan.rows();
     const packed_matrix& w = plan.weight();
     const kernels::product_kernel& kernel = x.kernel();
+    const block_format* const format = w.panels() ? &w.panels()->format : nullptr;
     const bool complete = block.k + block.count == w.depth();
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
     const auto wide = [&](std::size_t t) { return room.wide + (t - block.first) * plan.wide_floats(); };
     const auto unpacked = [&](std::size_t t) {
       return reinterpret_cast<std::byte*>(room.unpacked + (t - block.first) * plan.unpacked_floats());
     };
-    const auto in_bf16 = [&](std::size_t t) -> const std::byte* { return plan.unpacks() ? unpacked(t) : w.tile(t, block.k); };
-    const auto weights = [&](std::size_t t) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(t)) : in_bf16(t); };
+    const auto narrow = [&](std::size_t t) -> const std::byte* { return plan.unpacks() ? unpacked(t) : w.tile(t, block.k); };
+    const auto weights = [&](std::size_t t) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(t)) : narrow(t); };
     for (std::size_t t = block.first; plan.unpacks() && t < block.last; ++t)
       kernel.unpack(*w.panels(), w.tile(t, block.k), block.count, unpacked(t));
-    for (std::size_t t = block.first; plan.widens() && t < block.last; ++t) kernel.widen(in_bf16(t), block.count, wide(t));
+    for (std::size_t t = block.first; plan.widens() && t < block.last; ++t) kernel.widen(narrow(t), block.count, wide(t));
 
     const std::size_t width = w.gated() ? kernels::half_outputs : kernels::tile_outputs;  // outputs of a tile
     const std::size_t first_output = std::min(block.first * width, end.outputs), last_output = std::min(block.last * width, end.outputs);
@@ -123,11 +124,11 @@ class linear_layers {
                                            : columns(end.rows.slice(s * x.strip(), x.rows_of(s)), first_output, last_output);
       for (std::size_t t = block.first; t < block.last; ++t) {
         float* const sums = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.sum_floats();
-        if (plan.multiplies_panels())
-          kernel.multiply_panels(*w.panels(), x.strip_data(s), x.rows_of(s), w.tile(t), w.depth(), sums);
+        const kernels::tile_mode mode{block.k > 0, prefetch.of(s, t - block.first), plan.ahead(strips), format};
+        if (format && !plan.unpacks())
+          kernel.multiply_row(*w.panels(), x.strip_data(s, block.k), w.tile(t, block.k), block.count, sums, mode);
         else
-          multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums,
-                   {block.k > 0, prefetch.of(s, t - block.first), plan.ahead(strips)});
+          multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums, mode);
         if (!complete) continue;
         plan.prefetch_after(t);
         const std::size_t first = std::min(t * width, end.outputs), last = std::min(first + width, end.outputs);
@@ -161,7 +162,7 @@ class linear_layers {
   }
 
   int threads_;
-  product_tuning f32_, bf16_;
+  product_tunings tuning_;
   detail::scratch_memory sums_;      // the sums of each thread's tiles
   detail::scratch_memory wide_;      // each thread's weights, widened
   detail::scratch_memory unpacked_;  // each thread's weights, unpacked

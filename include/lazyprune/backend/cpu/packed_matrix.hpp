@@ -5,8 +5,8 @@
 // to a multiple of 32 inputs. In a gated weight, the first half of a tile has outputs of the gate, and the second half has the same outputs
 // of the up projection.
 //
-// A quantized weight can stay quantized. Its tiles then consist of panels (kernels/panel_layout.hpp). Products unpack them to lines of
-// bf16. The results have the same bits as with a weight that was rounded to bf16 when it was packed.
+// A quantized weight can stay quantized. Its tiles then consist of panels (kernels/panel_layout.hpp). Kernels multiply them by activations
+// in 8 bits, or they unpack them to lines of bf16. Unpacked, they have the bits of a weight that was rounded to bf16 when it was packed.
 #pragma once
 
 #if defined(__SSE2__)
@@ -102,11 +102,10 @@ class packed_matrix {
   /// Returns the layout of panels if the weight stays quantized. All parts must then have one format. In f32, numbers stay exact, so
   /// weights do not stay quantized.
   static std::optional<kernels::panel_layout> layout_for(std::span<const tensor> parts, dtype as) {
-    const auto format = [](const tensor& part) { return part.reader ? part.reader->format() : nullptr; };
-    const block_format* const first = format(parts[0]);
+    const block_format* const first = parts[0].format();
     if (as != dtype::bf16 || !first || parts[0].columns % first->inputs != 0) return std::nullopt;
     for (const tensor& part : parts)
-      if (!format(part) || !(*format(part) == *first)) return std::nullopt;
+      if (!part.format() || !(*part.format() == *first)) return std::nullopt;
     return kernels::panel_layout(*first);
   }
 
@@ -119,10 +118,8 @@ class packed_matrix {
     for (std::size_t first = 0; first < inputs_; first += format.inputs)
       for (std::size_t group = 0; group < format.groups(); ++group) {
         const kernels::panel_layout::factors by = panels_->factors_of(tile(t, first), group, lane);
-        for (std::size_t i = group * format.group; i < (group + 1) * format.group; ++i) {
-          const int code = panels_->code(tile(t, first), i / 2, kernels::panel_layout::place(i, lane));
-          to[first + i] = float_of_bf16(bf16_of_float(by.number(code)));
-        }
+        for (std::size_t i = group * format.group; i < (group + 1) * format.group; ++i)
+          to[first + i] = float_of_bf16(bf16_of_float(by.number(panels_->code(tile(t, first), i, lane))));
       }
   }
 

@@ -42,14 +42,15 @@ class packed_rows {
   std::size_t strips() const { return strips_; }
   std::size_t strip() const { return strip_; }  // rows of a strip, a multiple of the kernel's granule; the last strip may have fewer
   std::size_t rows_of(std::size_t s) const { return std::min(strip_, rows_ - s * strip_); }
-  /// The bytes of a strip for each input. The last strip may have fewer.
-  std::size_t input_bytes() const { return strip_ * kernel_->element; }
+  /// The bytes of a strip for each input, rounded up. The last strip may have fewer.
+  std::size_t input_bytes() const { return (strip_ * kernel_->unit_bytes + kernels::pack_inputs - 1) / kernels::pack_inputs; }
   /// The distance of two strips in bytes. It is a cache line more than needed, because at distances of a power of two, the strips would
   /// compete for the same places in a cache.
   std::size_t strip_bytes() const {
-    return detail::whole_lines(input_bytes() * depth_ / sizeof(float)) * sizeof(float) + kernels::cache_line;
+    return detail::whole_lines(strip_ * kernel_->unit_bytes * depth_ / kernels::pack_inputs / sizeof(float)) * sizeof(float) +
+           kernels::cache_line;
   }
-  /// The packed rows of a strip, from input `first` on. `first` is a multiple of the number of inputs in a line of the weight.
+  /// The packed rows of a strip, from input `first` on. `first` is a multiple of pack_inputs.
   const std::byte* strip_data(std::size_t s, std::size_t first = 0) const { return packed_ + offset(s, first); }
 
   /// Writes x (rows of the strip, count) to the inputs `first` to `first + count - 1` of a strip. `first` is a multiple of pack_inputs. So
@@ -91,7 +92,7 @@ class packed_rows {
 
  private:
   std::size_t offset(std::size_t s, std::size_t first) const {
-    return s * strip_bytes() + first * kernel_->padded(rows_of(s)) * kernel_->element;
+    return s * strip_bytes() + first * kernel_->padded(rows_of(s)) * kernel_->unit_bytes / kernels::pack_inputs;
   }
 
   std::size_t columns_;

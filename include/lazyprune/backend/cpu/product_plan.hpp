@@ -37,7 +37,7 @@ class product_plan {
         tuning_(tuning),
         strips_(strips),
         tiles_(w.tiles()),
-        unpacks_(w.panels() && (strips.count > 1 || x.rows_of(strips.first) > x.kernel().panel_rows)),
+        unpacks_(w.panels() && !(x.kernel().multiply_row && strips.count == 1 && x.rows_of(strips.first) == 1)),
         group_(strips.count == 1 ? least_group() : group_size(static_cast<std::size_t>(threads))),
         depth_(strips.count == 1 && !unpacks_ ? w.depth() : cut_depth(strips.count == 1 ? tuning.unpacked_inputs : tuning.inputs)),
         widens_(x.kernel().widen && strips.count >= tuning.widening_strips) {
@@ -51,7 +51,6 @@ class product_plan {
       while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
       prefetches_ = fits();
     }
-    // `multiply_panels` prefetches for itself. Other products of one strip unpack quantized weights to L1 first.
     const bool alone = strips.count == 1 && !w.panels(), many_rows = x.rows_of(strips.first) >= tuning.many_rows;
     ahead_ = alone && (!many_rows || tuning.far > 0) ? tuning.stream_ahead : tuning.ahead;
     far_ = alone && many_rows ? tuning.far : 0;
@@ -68,15 +67,16 @@ class product_plan {
   bool cut() const { return depth_ < w_.depth(); }  // whether a tile's sums come from several blocks
   bool unpacks() const { return unpacks_; }         // whether a block's quantized weights are unpacked before the product
   bool widens() const { return widens_; }           // whether a block's weights are widened before the product
-  /// Returns true if a kernel multiplies by panels and keeps the unpacked weights in registers.
-  bool multiplies_panels() const { return w_.panels() && !unpacks_; }
   bool prefetches() const { return prefetches_; }
   /// Returns true if, in a block of this many strips, even tiles prefetch rows and odd tiles prefetch weights.
   bool alternates(std::size_t strips) const { return strips >= tuning_.many_strips && group_ > 1; }
   std::size_t tile_input_bytes() const { return kernels::line_bytes / kernel().line_inputs; }  // bytes of a tile, for each input
   std::size_t sum_floats() const { return x_.strip() * kernels::tile_outputs; }                // floats of the sums of a strip and a tile
   std::size_t wide_floats() const { return depth_ * kernels::tile_outputs; }                   // floats of a block's tile, widened
-  std::size_t unpacked_floats() const { return depth_ * kernels::tile_outputs / 2; }           // floats of a block's tile, unpacked to bf16
+  /// Returns the floats of a block's tile when it is unpacked.
+  std::size_t unpacked_floats() const {
+    return unpacks_ ? depth_ / kernels::pack_inputs * kernel().unpacked_bytes(w_.panels()->format) / sizeof(float) : 0;
+  }
   /// How many bytes ahead a tile's lines are prefetched into L1, in a block of this many strips. 0 is good only if its weights are in L2.
   std::size_t ahead(std::size_t strips) const { return ahead_ > 0 || (prefetches_ && strips > 1) ? ahead_ : tuning_.stream_ahead; }
   std::size_t far() const { return far_; }  // how many bytes ahead a plan of one strip prefetches them into L2; 0: it does not

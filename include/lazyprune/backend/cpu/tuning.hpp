@@ -14,7 +14,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// How products with weights of one type are cut and prefetched.
+/// How products with operands of one type are cut and prefetched.
 struct product_tuning {
   std::size_t pass_rows = 512;        // about the most rows that share one pass over the weights
   std::size_t group = 8;              // tiles in a block, at most; an even number
@@ -48,25 +48,25 @@ struct attention_tuning {
 inline constexpr std::size_t few_attended_rows = 2;
 inline constexpr std::size_t segment_blocks = 4;  // blocks of keys in a segment
 
-/// Returns the numbers for products with weights of this type on an instruction set of a processor.
-inline product_tuning tuning_of(isa path, dtype type, const detail::processor& here = detail::this_processor()) {
-  const kernels::product_kernel& kernel = kernels::kernels_of(path).product(type);
+/// Returns the numbers for products with these kernels on an instruction set of a processor.
+inline product_tuning tuning_of(isa path, const kernels::product_kernel& kernel, const detail::processor& here = detail::this_processor()) {
+  const bool bf16 = &kernel == &kernels::kernels_of(path).bf16;
   product_tuning t;
   t.ahead = kernel.ahead;
   t.weight_bytes = here.l2 * 3 / 4;  // the rest of L2 is for sums and rows
   // The larger a group, the more tiles use a strip while it is in a cache. The sums of a group's tiles must also fit.
   t.group = path == isa::portable ? 2 : path == isa::avx2 ? 4 : 8;
   // A strip of rows stays in L1, because it is read for every tile.
-  t.inputs = std::max<std::size_t>(32, here.l1 * 3 / 4 / (kernel.strip * kernel.element) / 32 * 32);
+  t.inputs = std::max<std::size_t>(32, here.l1 * 3 / 4 * kernels::pack_inputs / (kernel.strip * kernel.unit_bytes) / 32 * 32);
   // AMX computes so fast that the rows and the sums of a pass must fit into L2, too, beside the weights of two blocks. These numbers follow
   // from the sizes of the caches. They have not been measured.
-  const bool tile_registers = path == isa::amx && type != dtype::f32;
+  const bool tile_registers = path == isa::amx && bf16;
   if (tile_registers) {
     t.ahead = 0;
     t.stream_ahead = kernel.ahead;
     t.many_rows = std::numeric_limits<std::size_t>::max();  // a weight that comes from memory is prefetched, whatever the rows
     const auto most_rows = [&] {
-      const std::size_t of_row = t.inputs * kernel.element + t.group * kernels::tile_outputs * sizeof(float);
+      const std::size_t of_row = t.inputs * kernel.unit_bytes / kernels::pack_inputs + t.group * kernels::tile_outputs * sizeof(float);
       const std::size_t weights = 2 * t.group * t.inputs * kernels::line_bytes / kernel.line_inputs, room = here.l2 * 3 / 4;
       return room > weights ? (room - weights) / of_row / kernel.strip * kernel.strip : 0;
     };
@@ -77,7 +77,7 @@ inline product_tuning tuning_of(isa path, dtype type, const detail::processor& h
   // AMD's cores prefetch one stream of memory well without help if they run far enough ahead of it. With many rows they do not run ahead,
   // because the instructions between two lines fill their queues. Measured on Zen 4.
   if (here.amd && path != isa::portable && !tile_registers) {
-    const bool pairs = path == isa::avx512_bf16 && type != dtype::f32;
+    const bool pairs = path == isa::avx512_bf16 && bf16;
     t.many_rows = pairs ? 2 : 5;
     t.stream_ahead = kernels::line_bytes;
     t.next_tile = 32 * kernels::cache_line;
@@ -85,6 +85,18 @@ inline product_tuning tuning_of(isa path, dtype type, const detail::processor& h
     if (pairs) t.group = 2;  // measured on Zen 5: 16 to 128 rows gain 1 to 3 %
   }
   return t;
+}
+
+/// The numbers for each type of operands: float or bf16 by the type of the weights, or 8 bits.
+struct product_tunings {
+  product_tuning f32, bf16, int8;
+};
+
+/// Returns the numbers for all products on an instruction set of a processor.
+inline product_tunings tuning_of(isa path, const detail::processor& here = detail::this_processor()) {
+  const kernels::kernel_set& set = kernels::kernels_of(path);
+  const kernels::product_kernel* const int8 = kernels::int8_kernel_of(path, here);
+  return {tuning_of(path, set.f32, here), tuning_of(path, set.bf16, here), int8 ? tuning_of(path, *int8, here) : product_tuning{}};
 }
 
 }  // namespace v0

@@ -132,6 +132,49 @@ inline integers shifted_right(integers a, unsigned bits) {
   return a;
 }
 inline integers shifted_right_by(integers a, __m128i bits) { return shifted_right(a, static_cast<unsigned>(_mm_cvtsi128_si32(bits))); }
+/// Shifts numbers of 16 bits.
+inline integers halves_shifted(integers a, unsigned bits) {
+  for (std::uint32_t& lane : a.lane) lane = (lane << bits & 0xffff'0000u) | ((lane & 0xffffu) << bits & 0xffffu);
+  return a;
+}
+inline integers halves_shifted_right(integers a, unsigned bits) {
+  for (std::uint32_t& lane : a.lane) lane = (lane >> 16 >> bits << 16) | (lane & 0xffffu) >> bits;
+  return a;
+}
+inline integers exclusive(integers a, integers b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] ^= b.lane[i];
+  return a;
+}
+/// Returns the lanes of two registers that `places` names: 0 to 15 are those of `a`.
+inline integers chosen(integers a, integers places, integers b) {
+  integers result;
+  for (int i = 0; i < 16; ++i) result.lane[i] = (places.lane[i] & 16 ? b : a).lane[places.lane[i] & 15];
+  return result;
+}
+/// Multiplies numbers of 16 bits with signs, and adds two neighbouring products.
+inline integers pairs_multiplied(integers a, integers b) {
+  const auto half = [](std::uint32_t lane, int i) { return std::int32_t{static_cast<std::int16_t>(lane >> 16 * i)}; };
+  for (int i = 0; i < 16; ++i)
+    a.lane[i] = static_cast<std::uint32_t>(half(a.lane[i], 0) * half(b.lane[i], 0)) +
+                static_cast<std::uint32_t>(half(a.lane[i], 1) * half(b.lane[i], 1));
+  return a;
+}
+/// VPDPBUSD: adds four neighbouring products of bytes without signs and bytes with signs.
+inline std::uint32_t byte_products_added(std::uint32_t sum, std::uint32_t a, std::uint32_t b) {
+  for (int i = 0; i < 32; i += 8) sum += static_cast<std::uint32_t>(static_cast<int>(a >> i & 0xff) * static_cast<std::int8_t>(b >> i));
+  return sum;
+}
+inline integers add_byte_products(integers sums, integers a, integers b) {
+  for (int i = 0; i < 16; ++i) sums.lane[i] = byte_products_added(sums.lane[i], a.lane[i], b.lane[i]);
+  return sums;
+}
+inline __m256i add_byte_products(__m256i sums, __m256i a, __m256i b) {
+  std::uint32_t of[3][8];
+  std::memcpy(of[0], &sums, 32), std::memcpy(of[1], &a, 32), std::memcpy(of[2], &b, 32);
+  for (int i = 0; i < 8; ++i) of[0][i] = byte_products_added(of[0][i], of[1][i], of[2][i]);
+  std::memcpy(&sums, of[0], 32);
+  return sums;
+}
 inline integers either(integers a, integers b) {
   for (int i = 0; i < 16; ++i) a.lane[i] |= b.lane[i];
   return a;
@@ -270,9 +313,10 @@ inline int cpuid(unsigned leaf, unsigned subleaf, unsigned* eax, unsigned* ebx, 
   const int known = __get_cpuid_count(leaf, subleaf, eax, ebx, ecx, edx);
   if (leaf == 7 && subleaf == 0) {
     *ebx |= 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    *ecx |= 1u << 11;
     *edx |= 1u << 22 | 1u << 24;
   }
-  if (leaf == 7 && subleaf == 1) *eax |= 1u << 5;
+  if (leaf == 7 && subleaf == 1) *eax |= 1u << 4 | 1u << 5;
   return known;
 }
 
@@ -292,6 +336,9 @@ long call(long number, Arguments... arguments) {
 #undef _mm512_roundscale_ps
 #undef _mm512_cmpgt_epi32_mask
 #undef _mm512_shuffle_ps
+#undef _mm512_slli_epi16
+#undef _mm512_srli_epi16
+#undef _mm256_dpbusd_avx_epi32
 #undef _mm512_shuffle_f32x4
 #undef _tile_loadconfig
 #undef _tile_release
@@ -333,7 +380,14 @@ long call(long number, Arguments... arguments) {
 #define _mm512_slli_epi32 emulated::shifted
 #define _mm512_srli_epi32 emulated::shifted_right
 #define _mm512_srl_epi32 emulated::shifted_right_by
+#define _mm512_slli_epi16 emulated::halves_shifted
+#define _mm512_srli_epi16 emulated::halves_shifted_right
 #define _mm512_or_si512 emulated::either
+#define _mm512_xor_si512 emulated::exclusive
+#define _mm512_permutex2var_epi32 emulated::chosen
+#define _mm512_madd_epi16 emulated::pairs_multiplied
+#define _mm512_dpbusd_epi32 emulated::add_byte_products
+#define _mm256_dpbusd_avx_epi32 emulated::add_byte_products
 #define _mm512_castsi512_ps emulated::as_floats
 #define _mm512_add_epi32 emulated::sum
 #define _mm512_cvtps_epi32 emulated::nearest_integers

@@ -52,7 +52,7 @@ struct tile_sample {
   /// Returns the sums (count, 32) of `count` rows from `first` on. One call of the kernel adds the inputs before `cut`, and a second call
   /// adds the others. If `wide` is true, the weights are widened first.
   std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut, bool wide = false) const {
-    lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element);
+    lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.unit_bytes / lazyprune::kernels::pack_inputs);
     std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);
     const guarded<float> input(rows, inputs, x);
     kernel.pack(input.view().row(first), input.view().stride, count, inputs, depth, packed.data());
@@ -68,8 +68,8 @@ struct tile_sample {
     multiply(packed.data(), count, lines(0, cut), cut, result.data(),
              {false, {tile.data(), cut % 64 == 0 ? 24u : 64u}, kernel.ahead});  // one or two lines are prefetched at a time
     if (cut < depth)
-      multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, lines(cut, depth - cut), depth - cut, result.data(),
-               {true, lazyprune::kernels::no_prefetch(packed.data()), 0});
+      multiply(packed.data() + cut * kernel.padded(count) * kernel.unit_bytes / lazyprune::kernels::pack_inputs, count,
+               lines(cut, depth - cut), depth - cut, result.data(), {true, lazyprune::kernels::no_prefetch(packed.data()), 0});
     kernel.leave();
     result.resize(count * outputs);
     return result;
@@ -91,14 +91,14 @@ inline void check_packing(const lazyprune::kernels::product_kernel& kernel) {
       CAPTURE(rows);
       CAPTURE(inputs);
       const std::size_t depth = kernel.line_inputs == 1 ? inputs : (inputs + 31) / 32 * 32, padded = kernel.padded(rows);
-      const std::size_t bytes = padded * depth * kernel.element;
+      const std::size_t bytes = padded * depth * kernel.unit_bytes / unit;
       const guarded<float> x(rows, inputs, normal_floats(rows * inputs, 1));
       const auto in_parts = [&](std::size_t part) {
         std::vector<std::byte> packed(bytes + 256, std::byte{0x5a});
         for (std::size_t first = 0; first < inputs; first += part) {
           const std::size_t end = std::min(first + part, inputs);
           kernel.pack(x.view().data + first, x.view().stride, rows, end - first, (end < inputs ? end : depth) - first,
-                      packed.data() + first * padded * kernel.element);
+                      packed.data() + first * padded * kernel.unit_bytes / unit);
         }
         return packed;
       };
@@ -109,12 +109,12 @@ inline void check_packing(const lazyprune::kernels::product_kernel& kernel) {
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t i = 0; i < depth; ++i) {
           const float number = i < inputs ? x(r, i) : 0.0f, found = kernel.packed_number(packed.data(), padded, r, i);
-          wrong += found != (kernel.element == 2 ? lazyprune::float_of_bf16(lazyprune::bf16_of_float(number)) : number);
+          wrong += found != (kernel.unit_bytes == 64 ? lazyprune::float_of_bf16(lazyprune::bf16_of_float(number)) : number);
         }
       CHECK(wrong == 0);
       for (const std::size_t part : {unit, 2 * unit}) CHECK(in_parts(part) == packed);
 
-      if (kernel.element != 2) continue;
+      if (kernel.unit_bytes != 64) continue;
       std::vector<std::uint16_t> bits(rows * (depth + 3));  // rows in bf16, with numbers between them
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t i = 0; i < inputs; ++i) bits[r * (depth + 3) + i] = lazyprune::bf16_of_float(x(r, i));

@@ -21,7 +21,7 @@ TEST_CASE("a panel keeps every number of its blocks") {
     bool right = true;
     for (std::size_t output = 0; output < kernels::tile_outputs; ++output)
       for (std::size_t i = 0; i < format.inputs; ++i) {
-        const int code = layout.code(panel.data(), i / 2, panel_layout::place(i, output));
+        const int code = layout.code(panel.data(), i, output);
         const float number = layout.factors_of(panel.data(), i / format.group, output).number(code);
         right = right && code == blocks[output].codes[i] && number == number_of(format, blocks[output], i);
       }

@@ -7,15 +7,19 @@
 #include <lazyprune/backend/cpu/isa.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/elementwise.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/int8_product.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/product.hpp>
 #if defined(__x86_64__)
 #include <lazyprune/backend/cpu/kernels/amx/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/amx/product.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/elementwise.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/int8_product.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/elementwise.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/attention.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512_vnni/int8_product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx_vnni/int8_product.hpp>
 #endif
 
 namespace lazyprune {
@@ -48,6 +52,16 @@ inline const kernel_set& kernels_of([[maybe_unused]] isa path) {
 #endif
   static constexpr kernel_set on_any{portable::f32, portable::bf16, portable::attention, portable::attention, portable::elementwise};
   return on_any;
+}
+
+/// Returns the kernels for products of activations in 8 bits with quantized weights. They have the same bits on all paths but `portable`.
+/// Null for amx: its registers add the products of 64 inputs as fast as those of 32, which share a scale, so 8 bits are not faster there.
+inline const product_kernel* int8_kernel_of(isa path, [[maybe_unused]] const detail::processor& here = detail::this_processor()) {
+#if defined(__x86_64__)
+  if (path == isa::avx2) return here.avx_vnni ? &avx_vnni::int8 : &avx2::int8;
+  if (path == isa::avx512 || path == isa::avx512_bf16) return here.avx512_vnni ? &avx512_vnni::int8 : &avx2::int8;
+#endif
+  return path == isa::portable ? &portable::int8 : nullptr;
 }
 
 }  // namespace kernels

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The layout of quantized weights that stay quantized in memory. A panel has a block of inputs of 32 outputs: first their scales, then
-// their codes. The codes of two inputs of all outputs are a line, in the order in which a line of a bf16 tile has its numbers. So a kernel
-// unpacks a line of codes to a line of a tile by vertical operations alone.
+// their codes. A line has the codes of four inputs of 16 outputs. The four codes of an output are neighbours, because instructions like
+// VPDPBUSD add the products of four neighbouring bytes. The lines 2 i and 2 i + 1 have the inputs 4 i to 4 i + 3 of the first and of the
+// second half of the outputs.
 //
 // Four-bit codes of two lines share 64 bytes: the first line has the low halves of the bytes. Codes of five or six bits have their upper
 // bits in a second plane, where 64 bytes have one bit of eight lines, or two bits of four lines.
@@ -21,7 +22,8 @@ namespace kernels {
 
 /// Says where the parts of a panel are, in bytes from its start.
 struct panel_layout {
-  static constexpr std::size_t line_codes = 2 * tile_outputs;
+  static constexpr std::size_t quad = 4;  // inputs in a line
+  static constexpr std::size_t line_codes = quad * half_outputs;
 
   constexpr explicit panel_layout(const block_format& f)
       : format(f),
@@ -44,26 +46,19 @@ struct panel_layout {
   std::size_t upper;         // the plane with the upper bits, if there are any
   std::size_t bytes;         // of a panel
 
-  /// The place of the code of an input of an output in its line.
-  static constexpr std::size_t place(std::size_t input, std::size_t output) { return output * 2 + input % 2; }
+  /// Returns the line that has the code of an input of an output.
+  static constexpr std::size_t line_of(std::size_t input, std::size_t output) { return input / quad * 2 + output / half_outputs; }
+  /// Returns the place of the code in its line.
+  static constexpr std::size_t place(std::size_t input, std::size_t output) { return output % half_outputs * quad + input % quad; }
 
-  /// Returns the code at a place of a line.
-  int code(const std::byte* panel, std::size_t line, std::size_t at) const {
+  /// Returns the code of an input of an output.
+  int code(const std::byte* panel, std::size_t input, std::size_t output) const {
+    const std::size_t line = line_of(input, output), at = place(input, output);
     const auto bits = [&](std::size_t plane, std::size_t width) {  // of this line's codes in a plane
       const std::size_t lines = 8 / width;
       return std::to_integer<int>(panel[plane + line / lines * line_codes + at]) >> line % lines * width & ((1 << width) - 1);
     };
     return bits(codes, lower_bits) | (upper_bits > 0 ? bits(upper, upper_bits) << lower_bits : 0);
-  }
-
-  /// Sets a code whose bits are zeros.
-  void set_code(std::byte* panel, std::size_t line, std::size_t at, std::uint8_t code) const {
-    const auto set = [&](std::size_t plane, std::size_t width, int bits) {
-      const std::size_t lines = 8 / width;
-      panel[plane + line / lines * line_codes + at] |= static_cast<std::byte>(bits << line % lines * width);
-    };
-    set(codes, lower_bits, code & ((1 << lower_bits) - 1));
-    if (upper_bits > 0) set(upper, upper_bits, code >> lower_bits);
   }
 
   /// A number is scale * code - base. Both are exact in float, and so is their product with a code.
@@ -90,7 +85,6 @@ struct panel_layout {
 
   /// Writes the blocks of 32 outputs.
   void write(const quantized_block (&blocks)[tile_outputs], std::byte* panel) const {
-    std::memset(panel, 0, bytes);
     for (std::size_t output = 0; output < tile_outputs; ++output) {
       const quantized_block& b = blocks[output];
       std::memcpy(panel + 2 * output, &b.scale, 2);
@@ -100,9 +94,31 @@ struct panel_layout {
         if (format.has_least) panel[group_leasts + g * tile_outputs + output] = static_cast<std::byte>(b.leasts[g]);
       }
     }
-    for (std::size_t line = 0; line < format.inputs / 2; ++line)
-      for (std::size_t output = 0; output < tile_outputs; ++output)
-        for (std::size_t i = 0; i < 2; ++i) set_code(panel, line, place(i, output), blocks[output].codes[2 * line + i]);
+    std::uint8_t lines[quantized_block::most_inputs / quad * 2 * line_codes];
+    for (std::size_t output = 0; output < tile_outputs; ++output)
+      for (std::size_t i = 0; i < format.inputs; i += quad)
+        std::memcpy(lines + line_of(i, output) * line_codes + place(i, output), blocks[output].codes + i, quad);
+    if (lower_bits == 8)
+      std::memcpy(panel + codes, lines, format.inputs * tile_outputs);
+    else
+      write_plane<4>(lines, 0, panel + codes);
+    if (upper_bits == 1) write_plane<1>(lines, lower_bits, panel + upper);
+    if (upper_bits == 2) write_plane<2>(lines, lower_bits, panel + upper);
+  }
+
+ private:
+  /// Writes `Width` bits of all codes, from bit `first` on, to a plane.
+  template <std::size_t Width>
+  void write_plane(const std::uint8_t* lines, std::size_t first, std::byte* plane) const {
+    constexpr std::size_t shared = 8 / Width;
+    constexpr unsigned mask = (1u << Width) - 1;
+    for (const std::uint8_t* end = lines + format.inputs * tile_outputs; lines < end; lines += shared * line_codes, plane += line_codes)
+      for (std::size_t at = 0; at < line_codes; ++at) {
+        unsigned bits = 0;
+        for (std::size_t line = 0; line < shared; ++line)
+          bits |= (static_cast<unsigned>(lines[line * line_codes + at]) >> first & mask) << line * Width;
+        plane[at] = static_cast<std::byte>(bits);
+      }
   }
 };
 

@@ -9,14 +9,21 @@
 //
 // Every sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2
 // and AVX-512 add one chain of fused multiply-adds. VDPBF16PS adds pairs of products, the second product first. TDPBF16PS adds two chains
-// of 16 products for each 32 inputs. If the inputs are cut into blocks, the sum continues from its stored value. So blocks, other rows and
-// threads do not change the bits of a sum.
+// of 16 products for each 32 inputs. Kernels of 8 bits add the products of a group of inputs as integers, which is exact. For each 32
+// inputs, let P_g be the sum of group g, of products of activations' codes and of weights' codes minus their offset. Let X_g be the sum of
+// these activations' codes. Then fused multiply-adds compute, in this order,
+//
+//   part = P_0 scale_0 - X_0 base_0 + P_1 scale_1 - X_1 base_1,   sum += part * the activations' scale
+//
+// without X_g if the format has no least. The portable kernels round products, too. If the inputs are cut into blocks, the sum continues
+// from its stored value. So blocks, other rows and threads do not change the bits of a sum.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include <lazyprune/backend/block_format.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
 namespace lazyprune {
@@ -52,6 +59,7 @@ struct tile_mode {
   prefetch_run next;
   std::size_t ahead;  // the line this many bytes after the line that is read is prefetched into L1; 0: AMX loads weights with a hint to
                       // keep them out of L1
+  const block_format* format = nullptr;  // of the weights that were unpacked, if the kernel multiplies in 8 bits
 };
 
 struct panel_layout;
@@ -59,8 +67,9 @@ struct panel_layout;
 struct product_kernel {
   std::size_t strip;        // rows that a call multiplies, at most
   std::size_t granule;      // packed rows are padded to a multiple of this
-  std::size_t element;      // bytes of a packed activation
+  std::size_t unit_bytes;   // bytes of pack_inputs packed activations of a row
   std::size_t line_inputs;  // inputs in a line of a tile
+  bool int8;                // whether activations are packed as 8 bits (int8_rows.hpp), for unpacked weights alone
   std::size_t ahead;        // how far ahead attention and, by default, products prefetch weights into L1
 
   /// A thread calls `enter` before and `leave` after it multiplies.
@@ -83,14 +92,16 @@ struct product_kernel {
   /// because its value does not fit into the registers for arguments, and small products need many calls.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, const tile_mode& mode);
 
-  /// Unpacks quantized weights to lines of a bf16 tile. `inputs` is a multiple of the block's. Null if the tiles are f32.
+  /// Unpacks quantized weights for `multiply`: to lines of a bf16 tile, or to an int8_tile. `inputs` is a multiple of the block's. Null if
+  /// the tiles are f32.
   void (*unpack)(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile);
+  /// Returns the bytes of pack_inputs unpacked inputs.
+  std::size_t (*unpacked_bytes)(const block_format& format);
 
-  /// sums (rows, 32) = a packed strip times `inputs` inputs of panels, with the bits of `unpack` and `multiply`. There are at most
-  /// `panel_rows` rows. Null if panel_rows is 0.
-  std::size_t panel_rows;
-  void (*multiply_panels)(const panel_layout& layout, const std::byte* packed, std::size_t rows, const std::byte* panel, std::size_t inputs,
-                          float* sums);
+  /// Does the same as `unpack` and `multiply` for one row, with the same bits. The weights stay in registers, so this is faster. Null if
+  /// there is no such function.
+  void (*multiply_row)(const panel_layout& layout, const std::byte* packed, const std::byte* panel, std::size_t inputs, float* sums,
+                       const tile_mode& mode);
 
   /// Widens lines of a bf16 tile, `depth` inputs of each output, to lines of an f32 tile. `multiply_wide` then replaces `multiply`, with
   /// the same bits. Null if `multiply` is as fast when it widens the lines itself every time.
@@ -119,6 +130,9 @@ inline float packed_float(const std::byte* packed, std::size_t padded, std::size
   std::memcpy(&number, packed + (input * padded + row) * sizeof number, sizeof number);
   return number;
 }
+
+/// `unpacked_bytes` of kernels that multiply by bf16.
+inline std::size_t unpacked_bf16_bytes(const block_format&) { return pack_inputs * tile_outputs * 2; }
 
 /// `enter` and `leave` of kernels that have nothing to prepare.
 inline void nothing() {}

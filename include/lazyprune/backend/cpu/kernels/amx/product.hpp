@@ -142,8 +142,6 @@ inline constexpr product_kernel bf16 = [] {
   k.pack_rounded = nullptr;  // packing only moves whole lines, so the softmax writes them in place
   k.packed_number = packed_number;
   k.multiply = multiply;
-  k.panel_rows = 0;
-  k.multiply_panels = nullptr;  // sums must have the bits of TDPBF16PS
   return k;
 }();
 

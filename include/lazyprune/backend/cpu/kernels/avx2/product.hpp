@@ -151,8 +151,9 @@ LAZYPRUNE_AVX2 inline void multiply(const std::byte* packed, std::size_t rows, c
 
 inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,
-                                    .element = 4,
+                                    .unit_bytes = 4 * pack_inputs,
                                     .line_inputs = 1,
+                                    .int8 = false,
                                     .ahead = 24 * line_bytes,
                                     .enter = nothing,
                                     .leave = nothing,
@@ -161,8 +162,8 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .packed_number = packed_float,
                                     .multiply = multiply<float>,
                                     .unpack = nullptr,
-                                    .panel_rows = 0,
-                                    .multiply_panels = nullptr,
+                                    .unpacked_bytes = nullptr,
+                                    .multiply_row = nullptr,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
                                     .multiply_unpacked = nullptr,
@@ -174,6 +175,7 @@ inline constexpr product_kernel f32{.strip = strip,
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
   k.line_inputs = 2;
+  k.unpacked_bytes = unpacked_bf16_bytes;
   k.unpack = unpack;
   k.multiply = multiply<std::uint32_t>;
   return k;

@@ -17,9 +17,10 @@ namespace avx2 {
 #define LAZYPRUNE_AVX2_UNPACK LAZYPRUNE_TARGET("avx2,fma,f16c")
 #define LAZYPRUNE_AVX2_UNPACK_INLINE LAZYPRUNE_AVX2_UNPACK __attribute__((always_inline)) inline
 
-/// The factors of the 64 numbers of a line. A number is scale * code - base, see panel_layout::factors.
+/// The factors of the numbers of a group: each vector has those of two outputs, four times. A number is scale * code - base, see
+/// panel_layout::factors.
 struct line_factors {
-  __m256 scales[8], bases[8];
+  __m256 scales[16], bases[16];
 };
 
 LAZYPRUNE_AVX2_UNPACK_INLINE __m256 load_halves(const std::byte* from) {
@@ -42,7 +43,6 @@ LAZYPRUNE_AVX2_UNPACK_INLINE __m256 with_quiet_nan(__m256 x) {
 
 LAZYPRUNE_AVX2_UNPACK_INLINE void load_factors(const panel_layout& layout, const std::byte* panel, std::size_t group, line_factors& to) {
   const block_format& format = layout.format;
-  const __m256i lower = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), upper = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
   for (std::size_t i = 0; i < 4; ++i) {
     const std::size_t place = 8 * i, of_group = group * tile_outputs + place;
     __m256 scale = load_halves(panel + 2 * place), base;
@@ -54,9 +54,11 @@ LAZYPRUNE_AVX2_UNPACK_INLINE void load_factors(const panel_layout& layout, const
       base = _mm256_mul_ps(scale, _mm256_set1_ps(static_cast<float>(format.offset)));
     }
     scale = with_quiet_nan(scale), base = with_quiet_nan(base);
-    // Two neighbouring numbers of a line are of the same output.
-    to.scales[2 * i] = _mm256_permutevar8x32_ps(scale, lower), to.scales[2 * i + 1] = _mm256_permutevar8x32_ps(scale, upper);
-    to.bases[2 * i] = _mm256_permutevar8x32_ps(base, lower), to.bases[2 * i + 1] = _mm256_permutevar8x32_ps(base, upper);
+    __m256i outputs = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+    for (std::size_t pair = 4 * i; pair < 4 * i + 4; ++pair, outputs = _mm256_add_epi32(outputs, _mm256_set1_epi32(2))) {
+      to.scales[pair] = _mm256_permutevar8x32_ps(scale, outputs);
+      to.bases[pair] = _mm256_permutevar8x32_ps(base, outputs);
+    }
   }
 }
 
@@ -96,16 +98,26 @@ LAZYPRUNE_AVX2_UNPACK inline void unpack_panels(const panel_layout& layout, cons
     for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
       line_factors by;
       load_factors(layout, panel, group, by);
-      for (const std::size_t end = line + format.group / 2; line < end; line += 2, tile += 2 * line_bytes)
-        for (std::size_t i = 0; i < 8; i += 2) {
-          __m256i first[2], second[2];
-          load_codes<Bits>(layout, panel, line, i, first);
-          load_codes<Bits>(layout, panel, line, i + 1, second);
-          for (std::size_t l = 0; l < 2; ++l) {
-            const __m256 lower = _mm256_fmsub_ps(by.scales[i], _mm256_cvtepi32_ps(first[l]), by.bases[i]);
-            const __m256 upper = _mm256_fmsub_ps(by.scales[i + 1], _mm256_cvtepi32_ps(second[l]), by.bases[i + 1]);
-            const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded(lower), rounded(upper)), 0xd8);
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(tile + l * line_bytes + 16 * i), halves);
+      for (const std::size_t end = line + format.group / panel_layout::quad * 2; line < end; line += 2, tile += 2 * line_bytes)
+        for (std::size_t i = 0; i < 8; i += 4) {
+          __m256i rows[2][4];  // in each lane, an output's four numbers in bf16
+          for (std::size_t j = 0; j < 4; ++j) {
+            __m256i codes[2];
+            load_codes<Bits>(layout, panel, line, i + j, codes);
+            for (std::size_t half = 0; half < 2; ++half)
+              rows[half][j] =
+                  rounded(_mm256_fmsub_ps(by.scales[8 * half + i + j], _mm256_cvtepi32_ps(codes[half]), by.bases[8 * half + i + j]));
+          }
+          // A tile's first line has each output's first two inputs, and the second line has the other two.
+          const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+          for (std::size_t half = 0; half < 2; ++half) {
+            const __m256 lower = _mm256_castsi256_ps(_mm256_packus_epi32(rows[half][0], rows[half][1]));
+            const __m256 upper = _mm256_castsi256_ps(_mm256_packus_epi32(rows[half][2], rows[half][3]));
+            std::byte* const to = tile + half * cache_line + 8 * i;
+            const __m256i first = _mm256_castps_si256(_mm256_shuffle_ps(lower, upper, 0x88));
+            const __m256i second = _mm256_castps_si256(_mm256_shuffle_ps(lower, upper, 0xdd));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutevar8x32_epi32(first, order));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + line_bytes), _mm256_permutevar8x32_epi32(second, order));
           }
         }
     }

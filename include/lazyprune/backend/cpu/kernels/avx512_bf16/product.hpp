@@ -109,72 +109,14 @@ LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t 
   multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, tile, depth, sums, mode);
 }
 
-/// Multiplies by panels. The weights stay in registers, so with few rows this is faster than writing them to memory first. Each weight is
-/// read once, and from memory, so codes are prefetched.
-template <unsigned Bits, int Rows>
-LAZYPRUNE_AVX512_BF16 inline void multiply_panels(const panel_layout& layout, const std::int32_t* x, const std::byte* panel,
-                                                  std::size_t inputs, float* to) {
-  constexpr std::size_t pair_bytes = panel_layout::line_codes * (Bits == 8 ? 2 : 1), ahead = 32 * cache_line;
-  __m512 sums[Rows][2];
-  avx512::load(sums, to, false);
-  const block_format& format = layout.format;
-  for (std::size_t done = 0; done < inputs; done += format.inputs, panel += layout.bytes)
-    for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
-      line_factors by;
-      load_factors(layout, panel, group, by);
-      for (const std::size_t end = line + format.group / 2; line < end; line += 2, x += 2 * Rows) {
-        for (std::size_t at = 0; at < pair_bytes; at += cache_line)
-          _mm_prefetch(reinterpret_cast<const char*>(panel + layout.codes + line / 2 * pair_bytes + ahead + at), _MM_HINT_T0);
-        const line_pair pair = unpack_lines<Bits>(layout, panel, line, by);
-#pragma GCC unroll 2
-        for (int l = 0; l < 2; ++l)
-#pragma GCC unroll 6
-          for (int r = 0; r < Rows; ++r) {
-            const auto numbers = (__m512bh)_mm512_set1_epi32(x[l * Rows + r]);
-            sums[r][0] = _mm512_dpbf16_ps(sums[r][0], numbers, (__m512bh)pair.halves[l][0]);
-            sums[r][1] = _mm512_dpbf16_ps(sums[r][1], numbers, (__m512bh)pair.halves[l][1]);
-          }
-      }
-    }
-  avx512::store(sums, to);
-}
-
-template <unsigned Bits, int... Less>
-LAZYPRUNE_AVX512_BF16 inline void multiply_panels_by_rows(std::integer_sequence<int, Less...>, const panel_layout& layout,
-                                                          const std::byte* packed, std::size_t rows, const std::byte* panel,
-                                                          std::size_t inputs, float* sums) {
-  constexpr void (*by_rows[])(const panel_layout&, const std::int32_t*, const std::byte*, std::size_t,
-                              float*) = {multiply_panels<Bits, Less + 1>...};
-  by_rows[rows - 1](layout, reinterpret_cast<const std::int32_t*>(packed), panel, inputs, sums);
-}
-
-inline constexpr int panel_rows = 6;
-
-LAZYPRUNE_AVX512_BF16 inline void multiply_panels(const panel_layout& layout, const std::byte* packed, std::size_t rows,
-                                                  const std::byte* panel, std::size_t inputs, float* sums) {
-  using all_rows = std::make_integer_sequence<int, panel_rows>;
-  switch (layout.format.bits) {
-    case 4:
-      return multiply_panels_by_rows<4>(all_rows{}, layout, packed, rows, panel, inputs, sums);
-    case 5:
-      return multiply_panels_by_rows<5>(all_rows{}, layout, packed, rows, panel, inputs, sums);
-    case 6:
-      return multiply_panels_by_rows<6>(all_rows{}, layout, packed, rows, panel, inputs, sums);
-    default:
-      return multiply_panels_by_rows<8>(all_rows{}, layout, packed, rows, panel, inputs, sums);
-  }
-}
-
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = avx512::bf16;
-  k.element = 2;
+  k.unit_bytes = 2 * pack_inputs;
   k.pack = pack;
   k.pack_rounded = pack_rounded;
   k.packed_number = packed_number;
   k.multiply = multiply;
   k.unpack = unpack;
-  k.panel_rows = panel_rows;
-  k.multiply_panels = multiply_panels;
   k.widen = nullptr;
   k.multiply_wide = nullptr;
   k.multiply_unpacked = nullptr;

@@ -15,11 +15,6 @@ inline namespace v0 {
 namespace kernels {
 namespace avx512_bf16 {
 
-/// The factors of the 64 numbers of a line. A number is scale * code - base, see panel_layout::factors.
-struct line_factors {
-  __m512 scales[4], bases[4];
-};
-
 LAZYPRUNE_AVX512_BF16_INLINE __m512 load_halves(const std::byte* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
@@ -31,9 +26,14 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512 load_bytes(const void* from) {
   return _mm512_cvtepi32_ps(Signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
 }
 
+/// The factors of the numbers of a group: each vector has those of four outputs, four times. A number is scale * code - base, see
+/// panel_layout::factors.
+struct line_factors {
+  __m512 scales[2][4], bases[2][4];
+};
+
 LAZYPRUNE_AVX512_BF16_INLINE void load_factors(const panel_layout& layout, const std::byte* panel, std::size_t group, line_factors& to) {
   const block_format& format = layout.format;
-#pragma GCC unroll 2
   for (std::size_t half = 0; half < 2; ++half) {
     const std::size_t place = half * half_outputs, of_group = group * tile_outputs + place;
     __m512 scale = load_halves(panel + 2 * place), base;
@@ -44,66 +44,59 @@ LAZYPRUNE_AVX512_BF16_INLINE void load_factors(const panel_layout& layout, const
     } else {
       base = _mm512_mul_ps(scale, _mm512_set1_ps(static_cast<float>(format.offset)));
     }
-    // Two neighbouring numbers of a line are of the same output.
-    static constexpr std::uint32_t lanes[2][16] = {{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
-                                                   {8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15}};
-#pragma GCC unroll 2
-    for (std::size_t i = 0; i < 2; ++i) {
-      const __m512i twice = _mm512_loadu_si512(lanes[i]);
-      to.scales[2 * half + i] = _mm512_permutexvar_ps(twice, scale);
-      to.bases[2 * half + i] = _mm512_permutexvar_ps(twice, base);
+    static constexpr std::uint32_t first_outputs[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    __m512i outputs = _mm512_loadu_si512(first_outputs);
+    for (std::size_t i = 0; i < 4; ++i, outputs = _mm512_add_epi32(outputs, _mm512_set1_epi32(4))) {
+      to.scales[half][i] = _mm512_permutexvar_ps(outputs, scale);
+      to.bases[half][i] = _mm512_permutexvar_ps(outputs, base);
     }
   }
 }
 
-/// Two lines in bf16. Each has two halves of 16 outputs.
-struct line_pair {
-  __m512i halves[2][2];
-};
-
-/// Loads bytes of a plane, 16 at a time, as 32-bit integers.
-LAZYPRUNE_AVX512_BF16_INLINE __m512i load_plane(const std::byte* plane, std::size_t line, std::size_t lines, std::size_t quarter) {
-  return _mm512_cvtepu8_epi32(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(plane + line / lines * panel_layout::line_codes + 16 * quarter)));
+/// Loads 16 bytes as 32-bit integers.
+LAZYPRUNE_AVX512_BF16_INLINE __m512i load_codes(const std::byte* from) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-/// Unpacks the lines `line` and `line + 1` of a panel. `line` is even.
+/// Unpacks the lines `line` and `line + 1` of a panel to two lines of a tile. `line` is even.
 template <unsigned Bits>
-LAZYPRUNE_AVX512_BF16_INLINE line_pair unpack_lines(const panel_layout& layout, const std::byte* panel, std::size_t line,
-                                                    const line_factors& by) {
+LAZYPRUNE_AVX512_BF16_INLINE void unpack_lines(const panel_layout& layout, const std::byte* panel, std::size_t line, const line_factors& by,
+                                               std::byte* tile) {
   __m512 numbers[2][4];
-#pragma GCC unroll 4
   for (std::size_t i = 0; i < 4; ++i) {
-    __m512 codes[2];
+    const auto plane = [&](std::size_t from, std::size_t lines, std::size_t l) {
+      return panel + from + l / lines * panel_layout::line_codes + 16 * i;
+    };
+    __m512i codes[2];
     if constexpr (Bits == 8) {
-      codes[0] = _mm512_cvtepi32_ps(load_plane(panel + layout.codes, line, 1, i));
-      codes[1] = _mm512_cvtepi32_ps(load_plane(panel + layout.codes, line + 1, 1, i));
+      codes[0] = load_codes(plane(layout.codes, 1, line)), codes[1] = load_codes(plane(layout.codes, 1, line + 1));
     } else {
-      const __m512i both = load_plane(panel + layout.codes, line, 2, i), second = _mm512_srli_epi32(both, 4);
-      if constexpr (Bits == 4) {
-        codes[0] = _mm512_cvtepi32_ps(_mm512_and_si512(both, _mm512_set1_epi32(15)));
-        codes[1] = _mm512_cvtepi32_ps(second);
-      } else {
+      const __m512i both = load_codes(plane(layout.codes, 2, line));
+      codes[0] = _mm512_and_si512(both, _mm512_set1_epi32(15)), codes[1] = _mm512_srli_epi32(both, 4);
+      if constexpr (Bits > 4) {
         constexpr std::size_t width = Bits - 4, lines = 8 / width;
-        const __m512i fifteen = _mm512_set1_epi32(15), mask = _mm512_set1_epi32(((1 << width) - 1) << 4);
-        const __m512i upper = _mm512_slli_epi32(load_plane(panel + layout.upper, line, lines, i), 4);
+        const __m512i upper = _mm512_slli_epi32(load_codes(plane(layout.upper, lines, line)), 4);
+        const __m512i mask = _mm512_set1_epi32(((1 << width) - 1) << 4);
         const auto place = static_cast<int>(line % lines * width);
-        const __m512i first_bits = _mm512_srl_epi32(upper, _mm_cvtsi32_si128(place));
-        const __m512i second_bits = _mm512_srl_epi32(upper, _mm_cvtsi32_si128(place + static_cast<int>(width)));
-        codes[0] = _mm512_cvtepi32_ps(_mm512_or_si512(_mm512_and_si512(both, fifteen), _mm512_and_si512(first_bits, mask)));
-        codes[1] = _mm512_cvtepi32_ps(_mm512_or_si512(second, _mm512_and_si512(second_bits, mask)));
+        const __m512i first = _mm512_srl_epi32(upper, _mm_cvtsi32_si128(place));
+        const __m512i second = _mm512_srl_epi32(upper, _mm_cvtsi32_si128(place + static_cast<int>(width)));
+        codes[0] = _mm512_or_si512(codes[0], _mm512_and_si512(first, mask));
+        codes[1] = _mm512_or_si512(codes[1], _mm512_and_si512(second, mask));
       }
     }
-    numbers[0][i] = _mm512_fmsub_ps(by.scales[i], codes[0], by.bases[i]);
-    numbers[1][i] = _mm512_fmsub_ps(by.scales[i], codes[1], by.bases[i]);
-  }
-  line_pair pair;
-#pragma GCC unroll 2
-  for (std::size_t l = 0; l < 2; ++l)
-#pragma GCC unroll 2
     for (std::size_t half = 0; half < 2; ++half)
-      pair.halves[l][half] = (__m512i)_mm512_cvtne2ps_pbh(numbers[l][2 * half + 1], numbers[l][2 * half]);
-  return pair;
+      numbers[half][i] = _mm512_fmsub_ps(by.scales[half][i], _mm512_cvtepi32_ps(codes[half]), by.bases[half][i]);
+  }
+  // A tile's first line has each output's first two inputs, and the second line has the other two.
+  static constexpr std::uint32_t even_places[16] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+  const __m512i even = _mm512_loadu_si512(even_places);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  for (std::size_t half = 0; half < 2; ++half) {
+    const auto lower = (__m512i)_mm512_cvtne2ps_pbh(numbers[half][1], numbers[half][0]);
+    const auto upper = (__m512i)_mm512_cvtne2ps_pbh(numbers[half][3], numbers[half][2]);
+    _mm512_storeu_si512(tile + half * cache_line, _mm512_permutex2var_epi32(lower, even, upper));
+    _mm512_storeu_si512(tile + line_bytes + half * cache_line, _mm512_permutex2var_epi32(lower, odd, upper));
+  }
 }
 
 template <unsigned Bits>
@@ -113,12 +106,8 @@ LAZYPRUNE_AVX512_BF16 inline void unpack_panels(const panel_layout& layout, cons
     for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
       line_factors by;
       load_factors(layout, panel, group, by);
-      for (const std::size_t end = line + format.group / 2; line < end; line += 2)
-        for (const auto& halves : unpack_lines<Bits>(layout, panel, line, by).halves)
-          for (const __m512i& half : halves) {
-            _mm512_storeu_si512(tile, half);
-            tile += cache_line;
-          }
+      for (const std::size_t end = line + format.group / panel_layout::quad * 2; line < end; line += 2, tile += 2 * line_bytes)
+        unpack_lines<Bits>(layout, panel, line, by, tile);
     }
 }
 
