@@ -4,7 +4,8 @@
 
   install.py VENVS && VENVS/llama_cpp/bin/python make_models.py DIRECTORY
   run.py DIRECTORY [--program build/examples/lazyprune] [--venvs build/peers] [--python NAME=PATH ...] [--peers llama_cpp,pytorch,...]
-         [-P 512,2048,4096,8192] [-n 32] [-t 1,2] [--types best|BF16,Q8_0,...] [--rounds 3] [--stages 6:0.7,13:0.7,19:0.7 --stages ...|none]
+         [-P 512,2048,4096,8192] [-n 32] [-t 1,2] [--ours BF16,Q8_0,...] [--types best|BF16,Q8_0,...] [--rounds 3]
+         [--stages 6:0.7,13:0.7,19:0.7 --stages ...|none]
          [-o FILE.json]
 
 The peers are the files peer_NAME.py. A peer runs with the Python of --python, else with VENVS/NAME/bin/python, else with the one that runs this
@@ -27,7 +28,8 @@ from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = ["llama_cpp", "ik_llama_cpp", "pytorch", "openvino", "vllm"]
-OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # our types of weights, and how the name of the model's folder ends
+# Our types of weights, and how the name of the model's folder or file ends.
+OURS = {"BF16": "-hf-bf16", "F32": "-hf-f32", **{kind: f"-{kind}.gguf" for kind in ["Q8_0", "Q4_0", "Q4_K_M", "Q6_K"]}}
 
 # Two schedules for 22 layers. The first is drawn in the paper. The second prunes at the same layers. The cost model predicts a speedup of
 # 2.3x for it at 2,048 tokens.
@@ -35,9 +37,10 @@ STAGES = ["6:0.7,13:0.7,19:0.7", "6:0.355,13:0.355,19:0.355"]
 
 # Bounds for how far apart the logits of two engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places.
 # With bf16 weights, all round activations to bf16, and some also round keys, values or sums. Rounding makes a difference of a few
-# hundredths at most. The easiest mistake in writing the same weights in several formats is a wrong order of the rows in the key
-# heads. It makes a difference of 0.1.
-SAME_MODEL = {"BF16": 0.05, "F32": 0.01}
+# hundredths at most. With quantized weights, activations are rounded to 8 bits, which makes as much. The easiest mistake in writing
+# the same weights in several formats is a wrong order of the rows in the key heads. It makes a difference of 0.1.
+SAME_MODEL = {"F32": 0.01}
+SAME_MODEL_IF_ROUNDED = 0.05
 PROMPTS_OF_CHECK = [[1], [1] + list(range(300, 315)), [7919 * i % 4096 for i in range(64)]]
 
 FLAGS = ["avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16"]  # of the processor, worth a line above the table
@@ -111,7 +114,7 @@ class PeerWithType:
 class Ours:
     def __init__(self, options, kind):
         self.kind, self.label, self.program, self.stages = kind, f"lazyprune {kind}", options.program, options.stages
-        self.path = os.path.join(options.directory, f"{options.shape}-{OURS[kind]}")
+        self.path = os.path.join(options.directory, f"{options.shape}{OURS[kind]}")
         if not os.path.exists(self.path):
             raise SystemExit(f"{self.path} does not exist: make_models.py writes it")
 
@@ -150,8 +153,9 @@ def check_same_model(ours, engine):
             raise Failed(f"{len(a)} logits here, {len(b)} there: not the same model")
         differences.append(math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)) / sum(y**2 for y in b)))
         agreed += a.index(max(a)) == b.index(max(b))
-    if not max(differences) <= SAME_MODEL[engine.kind]:
-        raise Failed(f"logits apart by {max(differences):.1e} of their size, more than {SAME_MODEL[engine.kind]}: not the same model")
+    allowed = SAME_MODEL.get(engine.kind, SAME_MODEL_IF_ROUNDED)
+    if not max(differences) <= allowed:
+        raise Failed(f"logits apart by {max(differences):.1e} of their size, more than {allowed}: not the same model")
     print(f"- {engine.label}: same next token in {agreed} of {len(theirs)} prompts, logits apart by {max(differences):.1e} of their size", flush=True)
 
 
@@ -266,14 +270,17 @@ def parse_arguments():
     parser.add_argument("-n", "--generate", type=int, default=32, help="tokens after each prompt; 0: none (default: 32)")
     parser.add_argument("-t", "--threads", type=numbers, default=[1, 2])
     parser.add_argument("--types", default="best",
-                        help="types of weights, `all`, or `best`: each peer's fastest (default: best); ours run in BF16, and in F32 if listed")
+                        help="the peers' types of weights, `all`, or `best`: each peer's fastest (default: best)")
+    parser.add_argument("--ours", default="BF16", help="our types of weights, some of " + ", ".join(OURS) + " (default: BF16)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=512, help="tokens read before each timed prompt, at most (default: 512)")
     parser.add_argument("--stages", action="append",
                         help="stages of a pruned row; may be given several times; none: dense alone (default: " + " and ".join(STAGES) + ")")
     parser.add_argument("-o", "--output", help="also write the samples to this file, as JSON")
     options = parser.parse_args()
-    options.peers, options.types = options.peers.split(","), options.types.split(",")
+    options.peers, options.types, options.ours = options.peers.split(","), options.types.split(","), options.ours.split(",")
+    if unknown := [kind for kind in options.ours if kind not in OURS]:
+        parser.error(f"--ours: {unknown[0]} is not one of our types: expected some of {', '.join(OURS)}")
     if unknown := [name for name in [*options.peers, *(text.split("=")[0] for text in options.python)] if name not in PEERS]:
         parser.error(f"{unknown[0]} is not a peer: expected some of {', '.join(PEERS)}")
     options.python = dict(text.split("=", 1) for text in options.python)
@@ -284,7 +291,7 @@ def parse_arguments():
 
 
 def measure(options):
-    ours = [Ours(options, kind) for kind in OURS if kind == "BF16" or kind in options.types or options.types == ["all"]]
+    ours = [Ours(options, kind) for kind in options.ours]
     print(f"- machine: {machine()}\n- lazyprune: {output_of([options.program, '--version'], 1).strip()}", flush=True)
     peers = list(checked_peers(list(found_peers(options)), ours, options))
     engines = [engine for peer in peers for engine in chosen_types(peer, options)]
