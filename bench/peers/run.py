@@ -37,13 +37,14 @@ STAGES = ["6:0.7,13:0.7,19:0.7", "6:0.355,13:0.355,19:0.355"]
 
 # Bounds for how far apart the logits of two engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places.
 # With bf16 weights, all round activations to bf16, and some also round keys, values or sums. Rounding makes a difference of a few
-# hundredths at most. With quantized weights, activations are rounded to 8 bits, which makes as much. The easiest mistake in writing
-# the same weights in several formats is a wrong order of the rows in the key heads. It makes a difference of 0.1.
+# hundredths at most. With quantized weights, engines round activations to 8 bits, which makes a difference of the same size. The
+# easiest mistake in writing the same weights in several formats is a wrong order of the rows in the key heads. It makes a difference
+# of 0.1.
 SAME_MODEL = {"F32": 0.01}
 SAME_MODEL_IF_ROUNDED = 0.05
 PROMPTS_OF_CHECK = [[1], [1] + list(range(300, 315)), [7919 * i % 4096 for i in range(64)]]
 
-FLAGS = ["avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16"]  # of the processor, worth a line above the table
+FLAGS = ["avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16"]  # of the processor, worth a line above the table
 PATIENCE = 3600  # seconds that a process may take
 
 
@@ -170,10 +171,12 @@ def found_peers(options):
 
 
 def checked_peers(peers, ours, options):
-    """Yields the peers whose logits are ours, for each type that both have and that may be measured."""
+    """Yields the peers whose logits are ours, for each type that both have."""
     logits = {engine.kind: engine.logits(PROMPTS_OF_CHECK) for engine in ours}
     for peer in peers:
         print(f"- {peer.name}: {peer.version}", flush=True)
+        if not set(logits) & set(peer.types):
+            print(f"- {peer.name} is not compared with ours: it has none of our types", flush=True)
         try:
             for kind in logits:
                 if kind in peer.types:

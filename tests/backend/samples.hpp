@@ -59,10 +59,23 @@ class rows_from_the_end final : public lazyprune::row_reader {
   std::size_t rows_;
 };
 
+/// A table with the extremes 0 and 255.
+inline constexpr std::uint8_t code_table[16] = {1, 24, 255, 63, 79, 0, 106, 118, 129, 141, 153, 128, 181, 197, 217, 241};
+
 /// The formats of GGUF's types, one of each shape.
-inline constexpr lazyprune::block_format block_formats[] = {
-    {32, 32, 8, 128, false}, {32, 32, 4, 8, false},  {32, 32, 4, 0, true},  {32, 32, 5, 16, false}, {32, 32, 5, 0, true},
-    {256, 16, 4, 0, true},   {256, 16, 4, 4, false}, {256, 32, 4, 0, true}, {256, 32, 5, 0, true},  {256, 16, 6, 32, false}};
+inline constexpr lazyprune::block_format block_formats[] = {{32, 32, 4, 128, false, code_table},
+                                                            {256, 32, 4, 128, false, code_table},
+                                                            {32, 32, 8, 128, false},
+                                                            {32, 32, 8, 0, true},
+                                                            {32, 32, 4, 8, false},
+                                                            {32, 32, 4, 0, true},
+                                                            {32, 32, 5, 16, false},
+                                                            {32, 32, 5, 0, true},
+                                                            {256, 16, 4, 0, true},
+                                                            {256, 16, 4, 4, false},
+                                                            {256, 32, 4, 0, true},
+                                                            {256, 32, 5, 0, true},
+                                                            {256, 16, 6, 32, false}};
 
 /// Returns a block of a format with random numbers. The same numbers give the same block.
 inline lazyprune::quantized_block random_block(const lazyprune::block_format& format, std::uint32_t row, std::uint32_t block) {
@@ -83,7 +96,7 @@ inline float number_of(const lazyprune::block_format& format, const lazyprune::q
   const bool groups = format.groups() > 1;
   const double scale = static_cast<double>(lazyprune::float_of_f16(b.scale)) * (groups ? b.scales[i / format.group] : 1);
   const double least = static_cast<double>(lazyprune::float_of_f16(b.least)) * (groups ? b.leasts[i / format.group] : 1);
-  return static_cast<float>(scale * (b.codes[i] - format.offset) - (format.has_least ? least : 0.0));
+  return static_cast<float>(scale * (format.meant(b.codes[i]) - format.offset) - (format.has_least ? least : 0.0));
 }
 
 /// Reads matrices of random blocks. A backend may keep the blocks if `keeps` is true.

@@ -120,7 +120,8 @@ TEST_CASE("with --exact, weights that stay quantized give the logits of weights 
   cpu backend({.threads = 2, .exact = true});
   std::vector<token_id> tokens(30);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<token_id>(3 + i * 7 % 300);
-  for (const std::string type : {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_m", "q4_k_m", "q5_k_m", "q6_k"}) {
+  for (const std::string type :
+       {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k_m", "q4_k_m", "q5_k_m", "q6_k", "iq4_nl", "iq4_xs"}) {
     CAPTURE(type);
     const checkpoint files(folder / ("llama-" + type + ".gguf"));
     const auto kept = load_model(backend, files), widened = load_model(backend, files, {.as = dtype::bf16});

@@ -151,6 +151,9 @@ TEST_CASE("a layer of a step costs its products, and its attention or the readin
   const layer_work work{.rows = 5, .outputs = 3, .pairs = 90, .keys = 40};
   const auto without_attention = [&](const cost_model& costs) { return costs.step_layer(c, {.rows = 5, .outputs = 3}); };
   CHECK(reads.step_layer(c, work) == doctest::Approx(without_attention(reads) + 16.0 * 40 * 4 * kv_size));
+  cost_model quantized = reads;
+  quantized.key_size = 3.5;
+  CHECK(quantized.step_layer(c, work) == doctest::Approx(without_attention(reads) + 3.5 * 16.0 * 40 * 4 * kv_size));
   CHECK(computes.step_layer(c, work) == doctest::Approx(without_attention(computes) + 3.0 * 90 * 4 * q_size));
   // Up to few_rows rows, products cost as much as over one row.
   CHECK(without_attention(reads) == reads.step_layer(c, {.rows = 1, .outputs = 1}));

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <backend/samples.hpp>
 #include <fault.hpp>
 
 using namespace lazyprune;
@@ -36,6 +37,20 @@ struct listed {
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     if (missing.contains(name)) throw error("listed", name, "a tensor", "none");
     (*asked)[std::string(name)] = {rows, columns};
+    return numbers.get(name, rows, columns);
+  }
+};
+
+/// Replaces some matrices by quantized ones.
+struct some_quantized {
+  random_source numbers;
+  std::set<std::string> projections;
+  lazyprune_test::rows_of_blocks blocks{{32, 32, 4, 8, false}, true};
+
+  bool contains(std::string_view name) const { return numbers.contains(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    for (const std::string& projection : projections)
+      if (name.find(projection) != std::string_view::npos) return blocks.matrix(rows, columns);
     return numbers.get(name, rows, columns);
   }
 };
@@ -184,6 +199,20 @@ TEST_CASE("gate and up are never rounded: if both are bf16 they stay bf16, other
   CHECK(type({"gate_proj.weight"}) == dtype::f32);
   CHECK(type({"up_proj.weight"}) == dtype::f32);
   CHECK(type({"gate_proj.weight", "up_proj.weight"}) == dtype::bf16);
+}
+
+TEST_CASE("q, k and v multiply the same rows, so all of them stay quantized or none") {
+  model_config c = two_layers();
+  c.hidden = 64;
+  c.n_heads = 8;  // o has 64 inputs, which are two blocks
+  const some_quantized all{random_source(c, dtype::bf16), {"q_proj", "k_proj", "v_proj", "o_proj"}};
+  const some_quantized without_v{random_source(c, dtype::bf16), {"q_proj", "k_proj", "o_proj"}};
+  cpu backend({.threads = 1});
+  const auto kept = load_model(backend, c, all).weights.layers[0];
+  CHECK((kept.q.panels() && kept.k.panels() && kept.v.panels() && kept.o.panels()));
+  const auto widened = load_model(backend, c, without_v).weights.layers[0];
+  CHECK((!widened.q.panels() && !widened.k.panels() && !widened.v.panels()));
+  CHECK(widened.o.panels());
 }
 
 TEST_CASE("keys and values have the type of their layer's weights; stored rows have the common type of all layers") {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/engine.hpp"
+#include "engine/memory_forecast.hpp"
 #include "models/model_choice.hpp"
 #include "models/sessions.hpp"
 #include "tables/bench_table.hpp"
@@ -164,7 +165,8 @@ class measuring {
     spec_ = policy_with_note(spec_, model, policies_).spec;
     check_policy_and_length(model.config());
     result_.model = model.path().string();
-    result_.dtype = dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32));
+    const std::string quantized = kept_type(model);
+    result_.dtype = quantized.empty() ? dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32)) : quantized;
     engine_ = load_engine(flags_.backend, model);
   }
 
@@ -201,6 +203,16 @@ class measuring {
             .first->second;
     best.arithmetic = std::max(best.arithmetic, seen.arithmetic);
     best.reading = std::max(best.reading, seen.reading);
+  }
+
+  /// Returns the type of most of the matrices' bytes if the backend keeps that type quantized, else "".
+  std::string kept_type(const opened_model& model) const {
+    if (flags_.backend.backend != "cpu" || flags_.backend.dtype != "auto") return "";
+    std::map<std::string, std::size_t> bytes;
+    for (const tensor_entry& tensor : model.tensors())
+      if (tensor.shape.size() > 1) bytes[tensor.type] += tensor.bytes;
+    const auto most = std::ranges::max_element(bytes, {}, [](const auto& one) { return one.second; });
+    return most != bytes.end() && stays_quantized(most->first).value_or(false) ? most->first : "";
   }
 
   std::string dtype_name(dtype stored) const {
@@ -332,7 +344,8 @@ class measuring {
   /// The seconds that dense decode steps take for the head's product, if all products read weights at the same rate. Steps read gigabytes,
   /// so they measure this rate better than the one product of a prefill.
   double head_seconds_of_steps(const measured& dense) const {
-    const cost_model reading{.linear = 0.0, .attention = 0.0, .single = 1.0, .few_rows = dense.last.prefill_rows.size()};
+    const cost_model reading{
+        .linear = 0.0, .attention = 0.0, .single = 1.0, .few_rows = dense.last.prefill_rows.size(), .key_size = key_size()};
     return dense.decode.seconds[dense.decode.middle()] / decode_cost(reading, dense) *
            reading.logits(engine_->config(), dense.last.prefill_rows.size());
   }
@@ -341,7 +354,17 @@ class measuring {
   template <class Costs>
   cost_model costs_of(const measured& dense, const Costs& costs, double head_seconds) const {
     const timed_prefill typical = dense.typical();
-    return costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, head_seconds);
+    cost_model found = costs(engine_->config(), dense.last.prefill_rows, typical.seconds, typical.sections.attention, head_seconds);
+    found.key_size = key_size();
+    return found;
+  }
+
+  /// Returns cost_model::key_size of this engine.
+  double key_size() const {
+    const model_config& c = engine_->config();
+    const double weights = cost_model{}.decode_step(c, 1) / 2.0;  // a step multiplies by each weight once, and adds the product
+    const double keys = 2.0 * static_cast<double>(c.n_kv_heads * c.head_dim);
+    return static_cast<double>(engine_->kv_row_bytes()) / keys / (static_cast<double>(engine_->step_weight_bytes()) / weights);
   }
 
   /// The bytes that the decode steps read. A step reads the weights once for all sequences.

@@ -20,10 +20,10 @@ class cpu_engine final : public loaded_engine<cpu> {
   std::optional<peak_rates> peaks() const override {
     const cpu backend(how());
     const isa path = backend.instructions();
-    const lazyprune::kernels::product_kernel& kernel = backend.kernel_for(first_matrix());
+    const lazyprune::kernels::product_kernel& kernel = backend.kernel_for(largest_matrix());
     const cpu_peaks here(threads());
     const double reading = here.reading(cpu_peaks::beyond_caches());
-    if (kernel.int8) return peak_rates{byte_instruction(kernel), here.bytes(kernel), reading};
+    if (kernel.int8) return peak_rates{byte_instruction(kernel), here.byte_arithmetic(kernel), reading};
     return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), reading};
   }
 

@@ -208,8 +208,9 @@ class cpu_peaks {
 #endif
   }
 
-  /// Returns the operations a second of the instructions with which these kernels multiply bytes. On portable, this is `arithmetic`.
-  double bytes(const kernels::product_kernel& kernel) const {
+  /// Returns the operations/s of the instructions with which these kernels multiply bytes. On portable, these are the operations of
+  /// `arithmetic`, although bytes may be faster.
+  double byte_arithmetic([[maybe_unused]] const kernels::product_kernel& kernel) const {
 #if defined(__x86_64__)
     if (&kernel == &kernels::avx512_vnni::int8) return best(kernels::bytes_avx512_vnni);
     if (&kernel == &kernels::avx_vnni::int8) return best(kernels::bytes_avx_vnni);

@@ -42,7 +42,7 @@ struct batch_run {
 /// The peak rates of a machine.
 struct peak_rates {
   std::string_view instruction;  // the one that computes matrix products
-  double arithmetic;             // FLOP/s of that instruction
+  double arithmetic;             // operations/s of that instruction
   double reading;                // B/s of memory reads
 };
 

@@ -184,8 +184,8 @@ class loaded_engine : public engine {
   /// The type of keys and values.
   dtype kv_type() const { return how_.kv.value_or(model_.kv_types().front()); }
   /// The type of the weights in the products.
-  dtype weight_type() const { return first_matrix().type(); }
-  const typename Backend::matrix& first_matrix() const { return model_.weights.layers.front().q; }
+  dtype weight_type() const { return largest_matrix().type(); }
+  const typename Backend::matrix& largest_matrix() const { return model_.weights.layers.front().gate_up; }
 
  private:
   static model<Backend> load(execution how, const load_options& options, const weights_source& from) {

@@ -14,7 +14,8 @@ namespace program {
 
 /// Bytes for a dense run. A pruned run needs at most a little more: it stores rows, but keeps fewer keys and values.
 struct memory_forecast {
-  std::size_t weights;  // as the backend stores them; too low if a layer's gate and up have different quantized types
+  std::size_t weights;  // as the backend stores them; too low if a layer's gate and up have different quantized types, or if some of
+                        // its q, k and v cannot stay quantized
   std::size_t kv;       // keys and values of the prompt and the answer
   std::size_t scratch;  // approximate: the buffers of a step
 

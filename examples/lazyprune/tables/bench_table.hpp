@@ -41,7 +41,7 @@ struct bench_row {
 /// The peak rates of a machine.
 struct bench_peak {
   std::string instruction;  // the one that computes matrix products
-  double arithmetic;        // FLOP/s of that instruction
+  double arithmetic;        // operations/s of that instruction
   double reading;           // B/s of memory reads
 };
 

@@ -43,10 +43,10 @@ struct execution {
   /// layers are bf16.
   std::optional<dtype> kv = {};
 
-  /// If true, activations stay float in every product. For `cuda`, see cuda.hpp. By default, all paths of `cpu` but amx round activations
-  /// to 8 bits before a product with quantized weights. avx512_bf16 and amx round activations to bf16 before a product with bf16 weights,
-  /// and queries and attention weights before a product with bf16 keys and values. With `exact`, avx512_bf16 and amx use the kernels of
-  /// avx512. Their results then have the same bits as those of avx512 and avx2.
+  /// If true, activations stay float in every product. For `cuda`, see cuda.hpp. By default, all paths of `cpu` but amx round activations to
+  /// 8 bits before a product with quantized weights. avx512_bf16 and amx round activations to bf16 before a product with bf16 weights, and
+  /// queries and attention weights before a product with bf16 keys and values. On amx, and with `exact`, products round quantized weights to
+  /// bf16. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the same bits as those of avx512 and avx2.
   bool exact = false;
 };
 

@@ -60,7 +60,10 @@ struct tensor {
   bool widens = false;  // whether a backend must not keep the blocks of quantized rows
 
   /// Returns the format of the blocks if a backend may keep them, else null.
-  const block_format* format() const { return reader && !widens ? reader->format() : nullptr; }
+  const block_format* format() const {
+    const block_format* const blocks = reader && !widens ? reader->format() : nullptr;
+    return blocks && columns % blocks->inputs == 0 ? blocks : nullptr;
+  }
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }

@@ -27,8 +27,8 @@
 //                                                scaled
 //   embed(table, ids, scale, out)                row ids[r] of the matrix, times the scale             out (ids, inputs)
 //   prepare(operand, rows, w)                    makes room in the operand for this many rows, for     w (outputs, operand's columns)
-//                                                products with w and weights of w's type, which stay
-//                                                quantized if w does; the operand's numbers are lost
+//                                                products with w and with weights of w's type that
+//                                                are quantized if w is; the operand's numbers are lost
 //   pack_rows(x, operand)                        writes all rows of a prepared operand                 x like the operand
 //   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row;      out like x; may be x
 //                                                out: rows, or all rows of a prepared operand

@@ -67,7 +67,7 @@ void each_coded_block(const std::byte* from, std::size_t blocks, float* __restri
       const float least = several ? common_least * static_cast<float>(b.leasts[g]) : common_least;
       const std::uint8_t* const codes = b.codes + g * Format.group;
       for (std::size_t j = 0; j < Format.group; ++j) {
-        const float number = scale * static_cast<float>(codes[j] - Format.offset);
+        const float number = scale * static_cast<float>(Format.meant(codes[j]) - Format.offset);
         out[j] = Format.has_least ? number - least : number;
       }
     }
@@ -205,31 +205,38 @@ inline void read_q6_k(block_bytes b, quantized_block& __restrict to) {
 
 // In these types, four bits select one of sixteen values.
 
-inline constexpr std::array<float, 16> iq4_values = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-inline constexpr std::array<float, 16> mxfp4_values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice the real values
+/// The values of the IQ4 types, plus 128.
+inline constexpr std::uint8_t iq4_codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 
-inline void read_chosen(block_bytes b, float scale, const std::array<float, 16>& values, float* out) {
-  for (std::size_t j = 0; j < 16; ++j) {
-    out[j] = scale * values[static_cast<std::size_t>(b[j] & 15)];
-    out[16 + j] = scale * values[static_cast<std::size_t>(b[j] >> 4)];
-  }
+inline constexpr block_format iq4_nl{32, 32, 4, 128, false, iq4_codes};
+
+inline void read_iq4_nl(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0);
+  read_halves(b + 2, to.codes);
 }
 
-inline void read_iq4_nl(block_bytes b, float* out) { read_chosen(b + 2, b.half(0), iq4_values, out); }
+inline constexpr block_format iq4_xs{256, 32, 4, 128, false, iq4_codes};
 
-inline void read_iq4_xs(block_bytes b, float* out) {
-  const float d = b.half(0);
+inline void read_iq4_xs(block_bytes b, quantized_block& __restrict to) {
+  to.scale = b.word(0);
   for (std::size_t i = 0; i < 8; ++i) {
     const int scale = (b[4 + i / 2] >> 4 * (i % 2) & 15) | (b.word(2) >> 2 * i & 3) << 4;
-    read_chosen(b + 8 + 16 * i, d * static_cast<float>(scale - 32), iq4_values, out + 32 * i);
+    to.scales[i] = static_cast<std::int8_t>(scale - 32);
+    read_halves(b + 8 + 16 * i, to.codes + 32 * i);
   }
 }
 
-/// The scale of the block is 2^(e - 127). It is halved here because mxfp4_values are doubled. For e = 0 and e = 1, the halved scale is
-/// subnormal.
+inline constexpr std::array<float, 16> mxfp4_values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice the real values
+
+/// Backends cannot keep these blocks, because their scales have more exponents than f16. The scale of the block is 2^(e - 127). It is
+/// halved here because mxfp4_values are doubled. For e = 0 and e = 1, the halved scale is subnormal.
 inline void read_mxfp4(block_bytes b, float* out) {
   const auto e = static_cast<std::uint32_t>(b[0]);
-  read_chosen(b + 1, std::bit_cast<float>(e < 2 ? 0x0020'0000u << e : (e - 1) << 23), mxfp4_values, out);
+  const auto scale = std::bit_cast<float>(e < 2 ? 0x0020'0000u << e : (e - 1) << 23);
+  for (std::size_t j = 0; j < 16; ++j) {
+    out[j] = scale * mxfp4_values[static_cast<std::size_t>(b[1 + j] & 15)];
+    out[16 + j] = scale * mxfp4_values[static_cast<std::size_t>(b[1 + j] >> 4)];
+  }
 }
 
 inline constexpr ggml_type ggml_types[] = {
@@ -251,10 +258,10 @@ inline constexpr ggml_type ggml_types[] = {
     {17, "IQ2_XS", 256, 74},
     {18, "IQ3_XXS", 256, 98},
     {19, "IQ1_S", 256, 50},
-    {20, "IQ4_NL", 32, 18, each_block<32, 18, read_iq4_nl>},
+    {20, "IQ4_NL", 32, 18, each_coded_block<iq4_nl, 18, read_iq4_nl>, &iq4_nl, one_block<read_iq4_nl>},
     {21, "IQ3_S", 256, 110},
     {22, "IQ2_S", 256, 82},
-    {23, "IQ4_XS", 256, 136, each_block<256, 136, read_iq4_xs>},
+    {23, "IQ4_XS", 256, 136, each_coded_block<iq4_xs, 136, read_iq4_xs>, &iq4_xs, one_block<read_iq4_xs>},
     {24, "I8", 1, 1},
     {25, "I16", 1, 2},
     {26, "I32", 1, 4},

@@ -32,6 +32,7 @@ struct cost_model {
   double attention = 1.0;    // in the attention
   double single = 1.0;       // in a linear layer over one row, which reads the whole weight matrix for that row
   std::size_t few_rows = 1;  // a linear layer over at most this many rows costs as much as over one row
+  double key_size = 1.0;     // the bytes of a number of keys and values, divided by those of a weight
 
   /// The cost of one layer over `rows` tokens. Only the last `outputs` rows are computed in full; the others get keys and values only. A
   /// row attends to itself and to the rows before it. With itself, these are at most `window` rows.
@@ -85,11 +86,10 @@ struct cost_model {
   }
 
   /// The cost of a layer of a decode step, without the logits. Attention costs its operations, or the reading of keys and values if that
-  /// takes longer. Keys and values are assumed to have the type of the weights, so reading one of their numbers costs as much as a weight.
-  /// If weights are quantized, this is too little.
+  /// takes longer.
   double step_layer(const model_config& c, const layer_work& work) const {
     const double computing = attention * static_cast<double>(work.pairs * c.n_heads * c.head_dim);
-    const double reading = single * static_cast<double>(work.keys * c.n_kv_heads * c.head_dim);
+    const double reading = single * key_size * static_cast<double>(work.keys * c.n_kv_heads * c.head_dim);
     return products(c, work.rows, work.outputs) + 4.0 * std::max(computing, reading);
   }
 

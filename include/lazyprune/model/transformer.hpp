@@ -426,7 +426,7 @@ class transformer {
     return n;
   }
 
-  /// Returns the norm of x, for products with w and with other weights of its type. The next norm overwrites it.
+  /// Returns the norm of x, for products with w and with other weights like it (tensor_backend.hpp). The next norm overwrites it.
   const operand& normed(rows x, const parameters& weight, const matrix& w) {
     backend_.prepare(work_.normed_, x.rows, w);
     backend_.rms_norm(x, weight, config_.rms_epsilon, work_.normed_);

@@ -23,6 +23,7 @@ TEST_CASE("AVX2 and AVX-512 are found only if the compiler's library finds them,
   if (has(isa::avx512))
     CHECK((__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl")));
+  if (detail::this_processor().avx512_vnni) CHECK(__builtin_cpu_supports("avx512vnni"));
   if (!__builtin_cpu_supports("avx2")) CHECK(!has(isa::avx2));
 #else
   CHECK(!has(isa::avx2));  // only x86-64 has it

@@ -113,7 +113,8 @@ TEST_CASE("products of activations in 8 bits are exact but for the rounding of s
       }
 
       const auto x = operand_of(backend, input.view(), w);
-      if (!x.kernel().int8) continue;  // amx
+      CHECK(x.kernel().int8 == (backend.instructions() != isa::amx));
+      if (!x.kernel().int8) continue;
       std::vector<float> rounded(all * inputs);
       backend.read(x, rounded.data());
       std::size_t wrong = 0;
@@ -141,7 +142,8 @@ TEST_CASE("products of activations in 8 bits are exact but for the rounding of s
 
 TEST_CASE("a weight stays quantized only in bf16, and if all its parts have one format") {
   cpu backend;
-  const rows_of_blocks one(block_formats[0], true), other(block_formats[1], true), plain(block_formats[0], false);
+  const block_format q8_0{32, 32, 8, 128, false};
+  const rows_of_blocks one(q8_0, true), other({32, 32, 4, 8, false}, true), plain(q8_0, false), large({256, 32, 4, 0, true}, true);
   const auto panels = [&](const tensor& a, const tensor& b, dtype as) { return backend.pack(std::array{a, b}, as).panels() != nullptr; };
   const tensor part = one.matrix(20, 64);
   CHECK(panels(part, part, dtype::bf16));
@@ -151,6 +153,8 @@ TEST_CASE("a weight stays quantized only in bf16, and if all its parts have one 
   tensor widened = part;
   widened.widens = true;
   CHECK_FALSE(panels(part, widened, dtype::bf16));
+  CHECK(large.matrix(20, 512).format());
+  CHECK_FALSE(large.matrix(20, 96).format());  // rows that are not whole blocks
 }
 
 TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {

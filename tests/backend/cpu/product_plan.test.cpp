@@ -32,11 +32,14 @@ packed_rows rows_for(const packed_matrix& w, const kernels::product_kernel& kern
 strip_range all_strips(const packed_rows& x) { return {0, x.strips()}; }
 
 /// Returns the tuning of a path on a processor with caches of these sizes, in bytes.
-product_tuning tuning_with(isa path, dtype type, std::size_t l1, std::size_t l2) {
+product_tuning tuning_with(isa path, const kernels::product_kernel& kernel, std::size_t l1, std::size_t l2) {
   detail::processor here = detail::this_processor();
   here.l1 = l1;
   here.l2 = l2;
-  return tuning_of(path, kernels::kernels_of(path).product(type), here);
+  return tuning_of(path, kernel, here);
+}
+product_tuning tuning_with(isa path, dtype type, std::size_t l1, std::size_t l2) {
+  return tuning_with(path, kernels::kernels_of(path).product(type), l1, l2);
 }
 
 /// Calls f(block, next) for all blocks, in the order of one thread.
@@ -96,10 +99,12 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
           CAPTURE(name_of(path));
           CAPTURE(rows);
           CAPTURE(threads);
-          const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
+          const kernels::product_kernel* const int8 = w.panels() ? kernels::int8_kernel_of(path) : nullptr;
+          const kernels::product_kernel& kernel = int8 ? *int8 : kernels::kernels_of(path).product(as);
           const packed_rows x = rows_for(w, kernel, rows);
-          const product_tuning tuning = tuning_with(path, as, 48 << 10, 2 << 20);
+          const product_tuning tuning = tuning_with(path, kernel, 48 << 10, 2 << 20);
           const product_plan plan(x, all_strips(x), w, threads, tuning);
+          CHECK(plan.unpacks() == (w.panels() && !(kernel.multiply_row && rows == 1)));
           CHECK(plan.prefetches() == (x.strips() > 1));
           const auto inside = [](const std::byte* at, const std::byte* data, std::size_t bytes) { return at >= data && at < data + bytes; };
           const std::size_t parts = (w.depth() + 31) / 32;  // blocks begin at multiples of 32 inputs

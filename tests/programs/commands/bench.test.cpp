@@ -56,6 +56,22 @@ TEST_CASE("every test has a dense row and a pruned row, with the documented keys
                                           "2 tg3", "2 tg3"});
 }
 
+TEST_CASE("weights that stay quantized are named by their type in the file" NEEDS("data")) {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  const auto dtype_of = [&](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"bench", "-o", "json", "-r", "1", "-P", "8", "-n", "1", "-t", "1", "-m", (folder / file).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const program_result result = lazyprune_program(words);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out)[0]["dtype"].get<std::string>();
+  };
+  CHECK(dtype_of("llama-q8_0.gguf", {}) == "Q8_0");
+  CHECK(dtype_of("llama-q4_k_m.gguf", {}) == "Q4_K");
+  CHECK(dtype_of("llama-q4_k_m.gguf", {"--dtype", "bf16"}) == "bf16");
+  CHECK(dtype_of("llama-mxfp4.gguf", {}) == "bf16");
+}
+
 TEST_CASE("--after-each generates after each prompt, and each test names its prompt length") {
   const json rows = bench_json({"-P", "16,32", "-n", "2", "-t", "1", "--policy", "dense", "--after-each"});
   std::vector<std::string> tests;

@@ -215,7 +215,8 @@ TEST_CASE("the types and the pre-tokenizer of a GGUF file, and a type that is no
   CHECK(all["types"].contains("Q4_K"));
   CHECK(all["types"]["Q4_K"]["stays_quantized"] == true);
   CHECK_FALSE(all["types"]["F32"].contains("stays_quantized"));
-  CHECK(inspected(test_data("gguf/llama-iq4_nl.gguf").string())["types"]["IQ4_NL"]["stays_quantized"] == false);
+  CHECK(inspected(test_data("gguf/llama-iq4_nl.gguf").string())["types"]["IQ4_NL"]["stays_quantized"] == true);
+  CHECK(inspected(test_data("gguf/llama-mxfp4.gguf").string())["types"]["MXFP4"]["stays_quantized"] == false);
   CHECK(all["tokenizer"]["pre"] == "default");
   const auto refused = inspected(other.string());
   CHECK(refused["supported"].get<std::string>().ends_with(", found IQ3_S"));

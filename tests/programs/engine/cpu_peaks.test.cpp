@@ -19,7 +19,7 @@ TEST_CASE("instruction sets of this processor are measured, others are refused")
     }
   for (const isa i : every_isa)
     if (const kernels::product_kernel* const kernel = has(i) ? kernels::int8_kernel_of(i) : nullptr)
-      CHECK((here.bytes(*kernel) > 1e8 && here.bytes(*kernel) < 1e14));
+      CHECK((here.byte_arithmetic(*kernel) > 1e8 && here.byte_arithmetic(*kernel) < 1e14));
   CHECK((here.reading(1 << 20) > 1e7 && here.reading(1 << 20) < 1e13));
   CHECK(cpu_peaks(3).reading(1000) < 1e13);
 }

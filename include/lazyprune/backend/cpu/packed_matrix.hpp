@@ -47,7 +47,7 @@ class packed_matrix {
   std::size_t inputs() const { return inputs_; }
   std::size_t depth() const { return depth_; }  // padded inputs
   std::size_t tiles() const { return tiles_; }
-  dtype type() const { return type_; }  // of the numbers that products read: f32 or bf16
+  dtype type() const { return type_; }  // f32 or bf16; bf16 if the weight is quantized
   /// The layout of a quantized weight. Null if the weight is stored as plain numbers.
   const kernels::panel_layout* panels() const { return panels_ ? &*panels_ : nullptr; }
   /// The inputs of a block of a product are a multiple of this, except at the end.
@@ -61,7 +61,7 @@ class packed_matrix {
   /// Returns the lines or panels of tile t from input `first` on. `first` is a multiple of the number of inputs in a line or panel.
   const std::byte* tile(std::size_t t, std::size_t first = 0) const { return values_.data() + t * tile_bytes_ + offset(first); }
 
-  /// Writes the weights of one output (inputs) as float.
+  /// Writes the weights of one output (inputs) as float. Quantized weights are rounded to bf16.
   void read(std::size_t output, float* to) const {
     const auto [t, lane] = place(output);
     if (panels_) return read_panels(t, lane, to);
@@ -103,7 +103,7 @@ class packed_matrix {
   /// weights do not stay quantized.
   static std::optional<kernels::panel_layout> layout_for(std::span<const tensor> parts, dtype as) {
     const block_format* const first = parts[0].format();
-    if (as != dtype::bf16 || !first || parts[0].columns % first->inputs != 0) return std::nullopt;
+    if (as != dtype::bf16 || !first) return std::nullopt;
     for (const tensor& part : parts)
       if (!part.format() || !(*part.format() == *first)) return std::nullopt;
     return kernels::panel_layout(*first);

@@ -13,10 +13,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Rows (rows, columns) for products with weights of one type. They are cut into strips. All strips have the same number of rows, but the
-/// last one may have fewer. A product_kernel has packed each strip: all rows of the strip for the first inputs, then all rows for the next
-/// ones. Threads may write different strips, or different inputs of one strip, at the same time. Memory grows to the most rows seen and is
-/// then reused.
+/// Rows (rows, columns) for products with weights of one type, all quantized or none. They are cut into strips. All strips have the same
+/// number of rows, but the last one may have fewer. A product_kernel has packed each strip: all rows of the strip for the first inputs,
+/// then all rows for the next ones. Threads may write different strips, or different inputs of one strip, at the same time. Memory grows to
+/// the most rows seen and is then reused.
 class packed_rows {
  public:
   explicit packed_rows(std::size_t columns) : columns_(columns) {}

@@ -20,7 +20,7 @@ struct product_tuning {
   std::size_t group = 8;              // tiles in a block, at most; an even number
   std::size_t inputs = 1024;          // inputs of a block, at most; a multiple of 32
   std::size_t weight_bytes = 0;       // bytes of weights that stay in L2: those of a block and of the next one
-  std::size_t unpacked_inputs = 256;  // of a block, if a product of one strip unpacks quantized weights; a tile's 16 KiB stay in L1
+  std::size_t unpacked_inputs = 256;  // of a block, if a product of one strip unpacks quantized weights; a tile's 9 to 16 KiB stay in L1
 
   // Weights are prefetched into L1 this many bytes ahead. If a product has several strips, a block prefetches the weights of the next
   // block into L2. On AMX, 0 means that these weights are loaded with a non-temporal hint, and not prefetched into L1.
@@ -76,7 +76,7 @@ inline product_tuning tuning_of(isa path, const kernels::product_kernel& kernel,
   }
   // AMD's cores prefetch one stream of memory well without help if they run far enough ahead of it. With many rows they do not run ahead,
   // because the instructions between two lines fill their queues. Measured on Zen 4.
-  if (here.amd && path != isa::portable && !tile_registers) {
+  if (here.amd && path != isa::portable && !tile_registers && !kernel.int8) {
     const bool pairs = path == isa::avx512_bf16 && bf16;
     t.many_rows = pairs ? 2 : 5;
     t.stream_ahead = kernels::line_bytes;

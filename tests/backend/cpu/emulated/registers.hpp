@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Emulates AVX-512, AVX512-BF16 and AMX by plain loops that follow the manuals, so that their kernels can be tested on any processor.
-// Include this file before all others (-include). It replaces the instructions that the kernels use. It also replaces the calls that ask
-// about the processor, which then seems to have all these instruction sets.
+// Emulates AVX-512, AVX512-BF16, AVX512-VNNI, AMX and VPDPBUSD of AVX-VNNI by plain loops that follow the manuals, so that their kernels
+// can be tested on any processor. Include this file before all others (-include). It replaces the instructions that the kernels use. It
+// also replaces the calls that ask about the processor, which then seems to have all these instruction sets.
 #pragma once
 
 #include <cpuid.h>
@@ -134,11 +134,25 @@ inline integers shifted_right(integers a, unsigned bits) {
 inline integers shifted_right_by(integers a, __m128i bits) { return shifted_right(a, static_cast<unsigned>(_mm_cvtsi128_si32(bits))); }
 /// Shifts numbers of 16 bits.
 inline integers halves_shifted(integers a, unsigned bits) {
-  for (std::uint32_t& lane : a.lane) lane = (lane << bits & 0xffff'0000u) | ((lane & 0xffffu) << bits & 0xffffu);
+  for (std::uint32_t& lane : a.lane) lane = (lane & 0xffff'0000u) << bits | ((lane & 0xffffu) << bits & 0xffffu);
   return a;
 }
 inline integers halves_shifted_right(integers a, unsigned bits) {
   for (std::uint32_t& lane : a.lane) lane = (lane >> 16 >> bits << 16) | (lane & 0xffffu) >> bits;
+  return a;
+}
+/// Repeats 16 bytes four times.
+inline integers repeated(__m128i quarter) {
+  integers result;
+  for (int i = 0; i < 4; ++i) std::memcpy(result.lane + 4 * i, &quarter, 16);
+  return result;
+}
+/// Returns the bytes of `a` that `places` names, in each quarter. A place has four bits, and a byte with the highest bit gives 0.
+inline integers bytes_chosen(integers a, integers places) {
+  std::uint8_t from[64], where[64], to[64];
+  std::memcpy(from, a.lane, 64), std::memcpy(where, places.lane, 64);
+  for (int i = 0; i < 64; ++i) to[i] = where[i] & 0x80 ? 0 : from[i / 16 * 16 + (where[i] & 15)];
+  std::memcpy(a.lane, to, 64);
   return a;
 }
 inline integers exclusive(integers a, integers b) {
@@ -384,6 +398,8 @@ long call(long number, Arguments... arguments) {
 #define _mm512_srli_epi16 emulated::halves_shifted_right
 #define _mm512_or_si512 emulated::either
 #define _mm512_xor_si512 emulated::exclusive
+#define _mm512_broadcast_i32x4 emulated::repeated
+#define _mm512_shuffle_epi8 emulated::bytes_chosen
 #define _mm512_permutex2var_epi32 emulated::chosen
 #define _mm512_madd_epi16 emulated::pairs_multiplied
 #define _mm512_dpbusd_epi32 emulated::add_byte_products

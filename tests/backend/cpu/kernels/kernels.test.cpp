@@ -24,3 +24,17 @@ TEST_CASE("AVX-512, AVX512-BF16 and AMX have kernels of their own for bf16, and 
   CHECK(&kernels::kernels_of(isa::avx2).f32 == &kernels::avx2::f32);
   CHECK(&kernels::kernels_of(isa::portable).f32 == &kernels::portable::f32);
 }
+
+TEST_CASE("the kernels of 8 bits use VPDPBUSD where the processor has it") {
+  using kernels::int8_kernel_of;
+  detail::processor without, with;
+  with.avx_vnni = with.avx512_vnni = true;
+  CHECK(int8_kernel_of(isa::avx2, without) == &kernels::avx2::int8);
+  CHECK(int8_kernel_of(isa::avx2, with) == &kernels::avx_vnni::int8);
+  for (const isa i : {isa::avx512, isa::avx512_bf16}) {
+    CHECK(int8_kernel_of(i, without) == &kernels::avx2::int8);
+    CHECK(int8_kernel_of(i, with) == &kernels::avx512_vnni::int8);
+  }
+  CHECK(int8_kernel_of(isa::portable, with) == &kernels::portable::int8);
+  CHECK(int8_kernel_of(isa::amx, with) == nullptr);
+}

@@ -23,7 +23,7 @@ TEST_CASE("a panel keeps every number of its blocks") {
       for (std::size_t i = 0; i < format.inputs; ++i) {
         const int code = layout.code(panel.data(), i, output);
         const float number = layout.factors_of(panel.data(), i / format.group, output).number(code);
-        right = right && code == blocks[output].codes[i] && number == number_of(format, blocks[output], i);
+        right = right && code == format.meant(blocks[output].codes[i]) && number == number_of(format, blocks[output], i);
       }
     CHECK(right);
     CHECK(layout.bytes % kernels::cache_line == 0);

@@ -19,6 +19,9 @@ namespace lazyprune {
 inline namespace v0 {
 namespace kernels {
 
+/// How many bytes ahead kernels prefetch panels.
+inline constexpr std::size_t int8_ahead = 32 * cache_line;
+
 /// The place of each part of a block of `rows` packed rows, in bytes.
 struct int8_block {
   static constexpr std::size_t inputs = pack_inputs, quads = inputs / panel_layout::quad;

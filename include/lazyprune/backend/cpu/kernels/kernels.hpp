@@ -54,8 +54,9 @@ inline const kernel_set& kernels_of([[maybe_unused]] isa path) {
   return on_any;
 }
 
-/// Returns the kernels for products of activations in 8 bits with quantized weights. They have the same bits on all paths but `portable`.
-/// Null for amx: its registers add the products of 64 inputs as fast as those of 32, which share a scale, so 8 bits are not faster there.
+/// Returns the kernels for products of activations in 8 bits with quantized weights. The products have the same bits on all paths but
+/// portable. Null for amx: its byte instruction sums 64 inputs, but only 32 share a scale. With half of its inputs idle, it is no faster
+/// than TDPBF16PS.
 inline const product_kernel* int8_kernel_of(isa path, [[maybe_unused]] const detail::processor& here = detail::this_processor()) {
 #if defined(__x86_64__)
   if (path == isa::avx2) return here.avx_vnni ? &avx_vnni::int8 : &avx2::int8;

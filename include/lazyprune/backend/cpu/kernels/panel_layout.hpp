@@ -51,20 +51,22 @@ struct panel_layout {
   /// Returns the place of the code in its line.
   static constexpr std::size_t place(std::size_t input, std::size_t output) { return output % half_outputs * quad + input % quad; }
 
-  /// Returns the code of an input of an output.
+  /// Returns what the code of an input of an output means.
   int code(const std::byte* panel, std::size_t input, std::size_t output) const {
     const std::size_t line = line_of(input, output), at = place(input, output);
     const auto bits = [&](std::size_t plane, std::size_t width) {  // of this line's codes in a plane
       const std::size_t lines = 8 / width;
       return std::to_integer<int>(panel[plane + line / lines * line_codes + at]) >> line % lines * width & ((1 << width) - 1);
     };
-    return bits(codes, lower_bits) | (upper_bits > 0 ? bits(upper, upper_bits) << lower_bits : 0);
+    const int code = bits(codes, lower_bits) | (upper_bits > 0 ? bits(upper, upper_bits) << lower_bits : 0);
+    return format.meant(static_cast<std::uint8_t>(code));
   }
 
-  /// A number is scale * code - base. Both are exact in float, and so is their product with a code.
+  /// A number is scale * (code - offset) - base. The factors are exact in float, and so is the product.
   struct factors {
     float scale, base;
-    float number(int code) const { return scale * static_cast<float>(code) - base; }
+    int offset;
+    float number(int code) const { return scale * static_cast<float>(code - offset) - base; }
   };
 
   factors factors_of(const std::byte* panel, std::size_t group, std::size_t output) const {
@@ -79,8 +81,7 @@ struct panel_layout {
       scale *= static_cast<float>(std::to_integer<std::int8_t>(panel[group_scales + of_group]));
       if (format.has_least) base *= static_cast<float>(std::to_integer<std::uint8_t>(panel[group_leasts + of_group]));
     }
-    if (!format.has_least) base = scale * static_cast<float>(format.offset);
-    return {scale, base};
+    return {scale, base, format.offset};
   }
 
   /// Writes the blocks of 32 outputs.

@@ -4,8 +4,8 @@
 //
 // A tile has 32 outputs. It consists of lines, in the order of the inputs. A line has one input (f32) or two inputs (bf16) of each output,
 // and fills two cache lines. The first has the outputs 0 to 15, and the second has the outputs 16 to 31. We call these the halves of the
-// tile. So a tile is one stream of memory, which processors prefetch well. In bf16, the first of two inputs is in the lower half of 32
-// bits.
+// tile. So a tile is one stream of memory, which processors prefetch well. The unpacked weights of kernels of 8 bits have another layout
+// (int8_tile). In bf16, the first of two inputs is in the lower half of 32 bits.
 //
 // Every sum stays in one lane of one register. The order of its additions depends only on the instructions and the number of inputs. AVX2
 // and AVX-512 add one chain of fused multiply-adds. VDPBF16PS adds pairs of products, the second product first. TDPBF16PS adds two chains
@@ -45,6 +45,7 @@ constexpr std::size_t tile_offset(dtype type, std::size_t input, std::size_t out
 
 /// The memory to prefetch into L2 while a strip is multiplied by a tile: `step` bytes for each input, from `from` on. At each line of the
 /// tile, kernels prefetch one cache line. Only the kernels of AVX512-BF16 prefetch two, if the bytes of a line's inputs are more than one.
+/// Kernels of 8 bits prefetch one for every four inputs.
 struct prefetch_run {
   const std::byte* from;
   std::size_t step;
@@ -59,7 +60,7 @@ struct tile_mode {
   prefetch_run next;
   std::size_t ahead;  // the line this many bytes after the line that is read is prefetched into L1; 0: AMX loads weights with a hint to
                       // keep them out of L1
-  const block_format* format = nullptr;  // of the weights that were unpacked, if the kernel multiplies in 8 bits
+  const block_format* format = nullptr;  // of quantized weights, else null; only kernels of 8 bits read it
 };
 
 struct panel_layout;
@@ -69,7 +70,7 @@ struct product_kernel {
   std::size_t granule;      // packed rows are padded to a multiple of this
   std::size_t unit_bytes;   // bytes of pack_inputs packed activations of a row
   std::size_t line_inputs;  // inputs in a line of a tile
-  bool int8;                // whether activations are packed as 8 bits (int8_rows.hpp), for unpacked weights alone
+  bool int8;                // whether activations are packed as 8 bits (int8_rows.hpp); such kernels multiply only by quantized weights
   std::size_t ahead;        // how far ahead attention and, by default, products prefetch weights into L1
 
   /// A thread calls `enter` before and `leave` after it multiplies.

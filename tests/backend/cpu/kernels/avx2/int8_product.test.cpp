@@ -12,5 +12,6 @@ using namespace lazyprune_test;
 TEST_CASE("activations in 8 bits") {
   if (is_missing(isa::avx2)) return;
   check_int8_packing(kernels::avx2::int8);
+  check_largest_int8_products(kernels::avx2::int8);
   check_int8_products(kernels::avx2::int8, true);
 }

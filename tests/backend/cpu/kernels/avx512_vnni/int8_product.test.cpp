@@ -12,5 +12,6 @@ using namespace lazyprune_test;
 TEST_CASE("activations in 8 bits") {
   if (!detail::this_processor().avx512_vnni) return skip("a processor with AVX512-VNNI");
   check_int8_packing(kernels::avx512_vnni::int8);
+  check_largest_int8_products(kernels::avx512_vnni::int8);
   check_int8_products(kernels::avx512_vnni::int8, true);
 }

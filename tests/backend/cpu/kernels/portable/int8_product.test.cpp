@@ -10,5 +10,6 @@ using namespace lazyprune_test;
 
 TEST_CASE("activations in 8 bits") {
   check_int8_packing(kernels::portable::int8);
+  check_largest_int8_products(kernels::portable::int8);
   check_int8_products(kernels::portable::int8, false);
 }

@@ -23,52 +23,56 @@ struct lanes {
   using floats = __m256;
   static constexpr std::size_t size = 8;
   static constexpr int int8_strip = 4, whole_tile_rows = 2;
-  /// Whether add_products needs numbers with signs if the weights have 8 bits. VPMADDUBSW would saturate with their codes.
+  /// Whether add_products takes numbers with signs if codes have 8 bits or mean codes of 8 bits. Without signs, VPMADDUBSW would saturate.
   static constexpr bool signs = true;
 
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers load(const std::byte* from) {
+  LAZYPRUNE_AVX2_F16C_INLINE static integers load(const std::byte* from) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers all(std::int32_t x) { return _mm256_set1_epi32(x); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers all_bytes(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats all(float x) { return _mm256_set1_ps(x); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers bits_and(integers a, integers b) { return _mm256_and_si256(a, b); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers bits_or(integers a, integers b) { return _mm256_or_si256(a, b); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers exclusive_or(integers a, integers b) { return _mm256_xor_si256(a, b); }
+  LAZYPRUNE_AVX2_F16C_INLINE static integers all(std::int32_t x) { return _mm256_set1_epi32(x); }
+  LAZYPRUNE_AVX2_F16C_INLINE static integers all_bytes(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats all(float x) { return _mm256_set1_ps(x); }
+  LAZYPRUNE_AVX2_F16C_INLINE static integers bits_and(integers a, integers b) { return _mm256_and_si256(a, b); }
+  LAZYPRUNE_AVX2_F16C_INLINE static integers bits_or(integers a, integers b) { return _mm256_or_si256(a, b); }
+  LAZYPRUNE_AVX2_F16C_INLINE static integers exclusive_or(integers a, integers b) { return _mm256_xor_si256(a, b); }
   /// Shifts integers of 16 bits.
   template <int Count>
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers shift_left(integers a) {
+  LAZYPRUNE_AVX2_F16C_INLINE static integers shift_left(integers a) {
     return _mm256_slli_epi16(a, Count);
   }
   template <int Count>
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers shift_right(integers a) {
+  LAZYPRUNE_AVX2_F16C_INLINE static integers shift_right(integers a) {
     return _mm256_srli_epi16(a, Count);
   }
+  /// Returns table[i] for each byte i.
+  LAZYPRUNE_AVX2_F16C_INLINE static integers look_up(const std::uint8_t* table, integers bytes) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), bytes);
+  }
   /// Multiplies integers of 16 bits, and adds two neighbouring products.
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers multiply_pairs(integers a, integers b) { return _mm256_madd_epi16(a, b); }
+  LAZYPRUNE_AVX2_F16C_INLINE static integers multiply_pairs(integers a, integers b) { return _mm256_madd_epi16(a, b); }
 
   /// Adds four neighbouring products of weights and activations.
   template <bool Signs>
-  LAZYPRUNE_AVX2_UNPACK_INLINE static integers add_products(integers sums, integers weights, integers x) {
+  LAZYPRUNE_AVX2_F16C_INLINE static integers add_products(integers sums, integers weights, integers x) {
     const __m256i pairs =
         Signs ? _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights)) : _mm256_maddubs_epi16(weights, x);
     return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
 
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats to_floats(integers a) { return _mm256_cvtepi32_ps(a); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats load_halves(const std::byte* from) { return avx2::load_halves(from); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats load_bytes(const std::byte* from) { return to_floats(avx2::load_bytes(from)); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats load_signed_bytes(const std::byte* from) { return to_floats(avx2::load_signed_bytes(from)); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats load_floats(const float* from) { return _mm256_loadu_ps(from); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static void store(std::byte* to, integers a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), a); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static void store(float* to, floats a) { _mm256_storeu_ps(to, a); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats multiply(floats a, floats b) { return _mm256_mul_ps(a, b); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats multiply_add(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }
-  LAZYPRUNE_AVX2_UNPACK_INLINE static floats subtract_product(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats to_floats(integers a) { return _mm256_cvtepi32_ps(a); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats load_halves(const std::byte* from) { return avx2::load_halves(from); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats load_bytes(const std::byte* from) { return to_floats(avx2::load_bytes(from)); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats load_signed_bytes(const std::byte* from) { return to_floats(avx2::load_signed_bytes(from)); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats load_floats(const float* from) { return _mm256_loadu_ps(from); }
+  LAZYPRUNE_AVX2_F16C_INLINE static void store(std::byte* to, integers a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), a); }
+  LAZYPRUNE_AVX2_F16C_INLINE static void store(float* to, floats a) { _mm256_storeu_ps(to, a); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats multiply(floats a, floats b) { return _mm256_mul_ps(a, b); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats multiply_add(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }
+  LAZYPRUNE_AVX2_F16C_INLINE static floats subtract_product(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }
 };
 
-#define LAZYPRUNE_KERNEL LAZYPRUNE_AVX2_UNPACK
-#define LAZYPRUNE_KERNEL_INLINE LAZYPRUNE_AVX2_UNPACK_INLINE
+#define LAZYPRUNE_KERNEL LAZYPRUNE_AVX2_F16C
+#define LAZYPRUNE_KERNEL_INLINE LAZYPRUNE_AVX2_F16C_INLINE
 #include <lazyprune/backend/cpu/kernels/shared/int8_product.inc>
 #undef LAZYPRUNE_KERNEL
 #undef LAZYPRUNE_KERNEL_INLINE
@@ -127,7 +131,8 @@ inline constexpr product_kernel int8 = [] {
   k.strip = lanes::int8_strip;
   k.unit_bytes = int8_block::row_bytes;
   k.int8 = true;
-  k.ahead = 32 * cache_line;
+  k.ahead = int8_ahead;
+  k.line_inputs = panel_layout::quad;
   k.pack = pack_int8;
   k.packed_number = packed_int8;
   k.unpack = unpack_int8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unpacking of quantized weights in AVX2.
+// Unpacking of quantized weights to bf16 in AVX2.
 #pragma once
 
 #include <immintrin.h>
@@ -14,8 +14,8 @@ inline namespace v0 {
 namespace kernels {
 namespace avx2 {
 
-#define LAZYPRUNE_AVX2_UNPACK LAZYPRUNE_TARGET("avx2,fma,f16c")
-#define LAZYPRUNE_AVX2_UNPACK_INLINE LAZYPRUNE_AVX2_UNPACK __attribute__((always_inline)) inline
+#define LAZYPRUNE_AVX2_F16C LAZYPRUNE_TARGET("avx2,fma,f16c")
+#define LAZYPRUNE_AVX2_F16C_INLINE LAZYPRUNE_AVX2_F16C __attribute__((always_inline)) inline
 
 /// The factors of the numbers of a group: each vector has those of two outputs, four times. A number is scale * code - base, see
 /// panel_layout::factors.
@@ -23,25 +23,25 @@ struct line_factors {
   __m256 scales[16], bases[16];
 };
 
-LAZYPRUNE_AVX2_UNPACK_INLINE __m256 load_halves(const std::byte* from) {
+LAZYPRUNE_AVX2_F16C_INLINE __m256 load_halves(const std::byte* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
 /// Loads eight bytes as 32-bit integers.
-LAZYPRUNE_AVX2_UNPACK_INLINE __m256i load_bytes(const std::byte* from) {
+LAZYPRUNE_AVX2_F16C_INLINE __m256i load_bytes(const std::byte* from) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 }
-LAZYPRUNE_AVX2_UNPACK_INLINE __m256i load_signed_bytes(const std::byte* from) {
+LAZYPRUNE_AVX2_F16C_INLINE __m256i load_signed_bytes(const std::byte* from) {
   return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 }
 
 /// Replaces any NaN by the one that `rounded` keeps.
-LAZYPRUNE_AVX2_UNPACK_INLINE __m256 with_quiet_nan(__m256 x) {
+LAZYPRUNE_AVX2_F16C_INLINE __m256 with_quiet_nan(__m256 x) {
   const __m256 quiet = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
   return _mm256_blendv_ps(x, quiet, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
-LAZYPRUNE_AVX2_UNPACK_INLINE void load_factors(const panel_layout& layout, const std::byte* panel, std::size_t group, line_factors& to) {
+LAZYPRUNE_AVX2_F16C_INLINE void load_factors(const panel_layout& layout, const std::byte* panel, std::size_t group, line_factors& to) {
   const block_format& format = layout.format;
   for (std::size_t i = 0; i < 4; ++i) {
     const std::size_t place = 8 * i, of_group = group * tile_outputs + place;
@@ -62,10 +62,10 @@ LAZYPRUNE_AVX2_UNPACK_INLINE void load_factors(const panel_layout& layout, const
   }
 }
 
-/// Loads the codes `8 * eighth` to `8 * eighth + 7` of the lines `line` and `line + 1`. `line` is even.
-template <unsigned Bits>
-LAZYPRUNE_AVX2_UNPACK_INLINE void load_codes(const panel_layout& layout, const std::byte* panel, std::size_t line, std::size_t eighth,
-                                             __m256i (&codes)[2]) {
+/// Loads what the codes `8 * eighth` to `8 * eighth + 7` of the lines `line` and `line + 1` mean. `line` is even.
+template <unsigned Bits, bool Table>
+LAZYPRUNE_AVX2_F16C_INLINE void load_codes(const panel_layout& layout, const std::byte* panel, std::size_t line, std::size_t eighth,
+                                           __m256i (&codes)[2]) {
   const auto plane = [&](std::size_t from, std::size_t lines) {
     return panel + from + line / lines * panel_layout::line_codes + 8 * eighth;
   };
@@ -74,6 +74,11 @@ LAZYPRUNE_AVX2_UNPACK_INLINE void load_codes(const panel_layout& layout, const s
   } else {
     const __m256i both = load_bytes(plane(layout.codes, 2));
     codes[0] = _mm256_and_si256(both, _mm256_set1_epi32(15)), codes[1] = _mm256_srli_epi32(both, 4);
+    if constexpr (Table) {
+      const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(layout.format.table)));
+      const __m256i none = _mm256_set1_epi32(static_cast<int>(0x80808000u));  // bytes that stay zero
+      for (std::size_t l = 0; l < 2; ++l) codes[l] = _mm256_shuffle_epi8(table, _mm256_or_si256(codes[l], none));
+    }
     if constexpr (Bits > 4) {
       constexpr std::size_t width = Bits - 4, lines = 8 / width;
       const __m256i mask = _mm256_set1_epi32(((1 << width) - 1) << 4), bits = _mm256_slli_epi32(load_bytes(plane(layout.upper, lines)), 4);
@@ -86,13 +91,13 @@ LAZYPRUNE_AVX2_UNPACK_INLINE void load_codes(const panel_layout& layout, const s
 }
 
 /// Rounds to bf16, in the lower half of each lane: to the nearest number, ties to even. NaN must be quiet and have no payload.
-LAZYPRUNE_AVX2_UNPACK_INLINE __m256i rounded(__m256 numbers) {
+LAZYPRUNE_AVX2_F16C_INLINE __m256i rounded(__m256 numbers) {
   const __m256i bits = _mm256_castps_si256(numbers), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
 }
 
-template <unsigned Bits>
-LAZYPRUNE_AVX2_UNPACK inline void unpack_panels(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
+template <unsigned Bits, bool Table = false>
+LAZYPRUNE_AVX2_F16C inline void unpack_panels(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
   const block_format& format = layout.format;
   for (std::size_t done = 0; done < inputs; done += format.inputs, panel += layout.bytes)
     for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
@@ -103,7 +108,7 @@ LAZYPRUNE_AVX2_UNPACK inline void unpack_panels(const panel_layout& layout, cons
           __m256i rows[2][4];  // in each lane, an output's four numbers in bf16
           for (std::size_t j = 0; j < 4; ++j) {
             __m256i codes[2];
-            load_codes<Bits>(layout, panel, line, i + j, codes);
+            load_codes<Bits, Table>(layout, panel, line, i + j, codes);
             for (std::size_t half = 0; half < 2; ++half)
               rows[half][j] =
                   rounded(_mm256_fmsub_ps(by.scales[8 * half + i + j], _mm256_cvtepi32_ps(codes[half]), by.bases[8 * half + i + j]));
@@ -123,9 +128,10 @@ LAZYPRUNE_AVX2_UNPACK inline void unpack_panels(const panel_layout& layout, cons
     }
 }
 
-LAZYPRUNE_AVX2_UNPACK inline void unpack(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
+LAZYPRUNE_AVX2_F16C inline void unpack(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
   const unsigned bits = layout.format.bits;
-  const auto unpack_bits = bits == 4 ? unpack_panels<4> : bits == 5 ? unpack_panels<5> : bits == 6 ? unpack_panels<6> : unpack_panels<8>;
+  const auto unpack_four = layout.format.table ? unpack_panels<4, true> : unpack_panels<4>;
+  const auto unpack_bits = bits == 4 ? unpack_four : bits == 5 ? unpack_panels<5> : bits == 6 ? unpack_panels<6> : unpack_panels<8>;
   unpack_bits(layout, panel, inputs, tile);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unpacking of quantized weights in AVX512-BF16.
+// Unpacking of quantized weights to bf16 in AVX512-BF16. Only the products of AMX use it.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512/vec.hpp>
@@ -30,6 +30,7 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512 load_bytes(const void* from) {
 /// panel_layout::factors.
 struct line_factors {
   __m512 scales[2][4], bases[2][4];
+  __m512 table;  // block_format::table
 };
 
 LAZYPRUNE_AVX512_BF16_INLINE void load_factors(const panel_layout& layout, const std::byte* panel, std::size_t group, line_factors& to) {
@@ -59,7 +60,7 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512i load_codes(const std::byte* from) {
 }
 
 /// Unpacks the lines `line` and `line + 1` of a panel to two lines of a tile. `line` is even.
-template <unsigned Bits>
+template <unsigned Bits, bool Table>
 LAZYPRUNE_AVX512_BF16_INLINE void unpack_lines(const panel_layout& layout, const std::byte* panel, std::size_t line, const line_factors& by,
                                                std::byte* tile) {
   __m512 numbers[2][4];
@@ -84,8 +85,10 @@ LAZYPRUNE_AVX512_BF16_INLINE void unpack_lines(const panel_layout& layout, const
         codes[1] = _mm512_or_si512(codes[1], _mm512_and_si512(second, mask));
       }
     }
-    for (std::size_t half = 0; half < 2; ++half)
-      numbers[half][i] = _mm512_fmsub_ps(by.scales[half][i], _mm512_cvtepi32_ps(codes[half]), by.bases[half][i]);
+    for (std::size_t half = 0; half < 2; ++half) {
+      const __m512 meant = Table ? _mm512_permutexvar_ps(codes[half], by.table) : _mm512_cvtepi32_ps(codes[half]);
+      numbers[half][i] = _mm512_fmsub_ps(by.scales[half][i], meant, by.bases[half][i]);
+    }
   }
   // A tile's first line has each output's first two inputs, and the second line has the other two.
   static constexpr std::uint32_t even_places[16] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
@@ -99,21 +102,23 @@ LAZYPRUNE_AVX512_BF16_INLINE void unpack_lines(const panel_layout& layout, const
   }
 }
 
-template <unsigned Bits>
+template <unsigned Bits, bool Table = false>
 LAZYPRUNE_AVX512_BF16 inline void unpack_panels(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
   const block_format& format = layout.format;
   for (std::size_t done = 0; done < inputs; done += format.inputs, panel += layout.bytes)
     for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
       line_factors by;
       load_factors(layout, panel, group, by);
+      if constexpr (Table) by.table = load_bytes<false>(format.table);
       for (const std::size_t end = line + format.group / panel_layout::quad * 2; line < end; line += 2, tile += 2 * line_bytes)
-        unpack_lines<Bits>(layout, panel, line, by, tile);
+        unpack_lines<Bits, Table>(layout, panel, line, by, tile);
     }
 }
 
 LAZYPRUNE_AVX512_BF16 inline void unpack(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
   const unsigned bits = layout.format.bits;
-  const auto unpack_bits = bits == 4 ? unpack_panels<4> : bits == 5 ? unpack_panels<5> : bits == 6 ? unpack_panels<6> : unpack_panels<8>;
+  const auto unpack_four = layout.format.table ? unpack_panels<4, true> : unpack_panels<4>;
+  const auto unpack_bits = bits == 4 ? unpack_four : bits == 5 ? unpack_panels<5> : bits == 6 ? unpack_panels<6> : unpack_panels<8>;
   unpack_bits(layout, panel, inputs, tile);
 }
 

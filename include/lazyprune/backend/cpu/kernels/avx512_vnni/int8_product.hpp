@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of activations in 8 bits with quantized weights in AVX512-VNNI, with the bits of AVX2. A strip has up to 6 rows. Their sums take
-// 12 registers, and the sums of one group of inputs another 12.
+// Products of activations in 8 bits with quantized weights in AVX512-VNNI, with the bits of AVX2. A strip has up to 6 rows. For each 32
+// inputs, the parts (product_kernel.hpp) take 12 registers, and the integer sums of a group another 12.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,9 @@ struct lanes {
   LAZYPRUNE_AVX512_VNNI_INLINE static integers shift_right(integers a) {
     return _mm512_srli_epi16(a, Count);
   }
+  LAZYPRUNE_AVX512_VNNI_INLINE static integers look_up(const std::uint8_t* table, integers bytes) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), bytes);
+  }
   LAZYPRUNE_AVX512_VNNI_INLINE static integers multiply_pairs(integers a, integers b) { return _mm512_madd_epi16(a, b); }
   template <bool>
   LAZYPRUNE_AVX512_VNNI_INLINE static integers add_products(integers sums, integers weights, integers x) {
@@ -83,7 +86,8 @@ inline constexpr product_kernel int8 = [] {
   k.strip = lanes::int8_strip;
   k.unit_bytes = int8_block::row_bytes;
   k.int8 = true;
-  k.ahead = 32 * cache_line;
+  k.ahead = int8_ahead;
+  k.line_inputs = panel_layout::quad;
   k.pack = avx2::pack_int8;
   k.packed_number = packed_int8;
   k.unpack = unpack_int8;

@@ -149,6 +149,7 @@ inline constexpr product_kernel int8 = [] {
   k.strip = 24;
   k.unit_bytes = int8_block::row_bytes;
   k.int8 = true;
+  k.line_inputs = panel_layout::quad;
   k.pack = pack_int8;
   k.packed_number = packed_int8;
   k.unpack = unpack_int8;

@@ -22,7 +22,7 @@ void load_bits(const std::byte* plane, std::size_t line, std::uint8_t (&codes)[p
     codes[i] = static_cast<std::uint8_t>(codes[i] | (bytes[i] >> Place * Width & mask) << First);
 }
 
-/// Loads the codes of a line.
+/// Loads what the codes of a line mean.
 inline void load_line(const panel_layout& layout, const std::byte* panel, std::size_t line,
                       std::uint8_t (&codes)[panel_layout::line_codes]) {
   if (layout.lower_bits == 8) {
@@ -33,6 +33,8 @@ inline void load_line(const panel_layout& layout, const std::byte* panel, std::s
   load_bits<4, 0>(panel + layout.codes, line, codes);
   if (layout.upper_bits == 1) load_bits<1, 4>(panel + layout.upper, line, codes);
   if (layout.upper_bits == 2) load_bits<2, 4>(panel + layout.upper, line, codes);
+  if (layout.format.table)
+    for (std::uint8_t& code : codes) code = layout.format.table[code];
 }
 
 inline void unpack(const panel_layout& layout, const std::byte* panel, std::size_t inputs, std::byte* tile) {
@@ -40,11 +42,8 @@ inline void unpack(const panel_layout& layout, const std::byte* panel, std::size
   const block_format& format = layout.format;
   for (std::size_t done = 0; done < inputs; done += format.inputs, panel += layout.bytes)
     for (std::size_t group = 0, line = 0; group < format.groups(); ++group) {
-      float scales[tile_outputs], bases[tile_outputs];
-      for (std::size_t output = 0; output < tile_outputs; ++output) {
-        const panel_layout::factors by = layout.factors_of(panel, group, output);
-        scales[output] = by.scale, bases[output] = by.base;
-      }
+      panel_layout::factors by[tile_outputs];
+      for (std::size_t output = 0; output < tile_outputs; ++output) by[output] = layout.factors_of(panel, group, output);
       for (const std::size_t end = line + format.group / quad * 2; line < end; line += 2, tile += 2 * line_bytes)
         for (std::size_t half = 0; half < 2; ++half) {
           std::uint8_t codes[size];
@@ -52,7 +51,7 @@ inline void unpack(const panel_layout& layout, const std::byte* panel, std::size
           std::uint16_t pairs[2][half_outputs][2];
           for (std::size_t i = 0; i < size; ++i) {
             const std::size_t output = half * half_outputs + i / quad;
-            pairs[i % quad / 2][i / quad][i % 2] = bf16_of_float(scales[output] * static_cast<float>(codes[i]) - bases[output]);
+            pairs[i % quad / 2][i / quad][i % 2] = bf16_of_float(by[output].number(codes[i]));
           }
           for (std::size_t l = 0; l < 2; ++l) std::memcpy(tile + l * line_bytes + half * cache_line, pairs[l], cache_line);
         }
