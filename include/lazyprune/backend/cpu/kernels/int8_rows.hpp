@@ -19,8 +19,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace kernels {
 
-/// How many bytes ahead kernels prefetch panels.
-inline constexpr std::size_t int8_ahead = 32 * cache_line;
+/// How many bytes ahead kernels prefetch panels: more than the largest panel has, because its two planes are read side by side.
+inline constexpr std::size_t int8_ahead = 128 * cache_line;
 
 /// The place of each part of a block of `rows` packed rows, in bytes.
 struct int8_block {
