@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What rounding costs: how far the logits of a model are from those of its dequantized weights in float, for each way to compute them.
+// Computes a model in several ways, and prints how far the logits are from those of its dequantized weights in float.
 //
 //   bench.rounding MODEL IDS [LOGITS]
 //

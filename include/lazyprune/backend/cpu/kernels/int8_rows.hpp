@@ -65,6 +65,18 @@ inline float packed_int8(const std::byte* packed, std::size_t rows, std::size_t 
          static_cast<float>(static_cast<std::int8_t>(packed[block.codes(input / panel_layout::quad, row) + input % panel_layout::quad]));
 }
 
+/// Returns the kernels of a path, with what all kernels of 8 bits have in common.
+constexpr product_kernel with_int8_rows(product_kernel k) {
+  k.unit_bytes = int8_block::row_bytes;
+  k.line_inputs = panel_layout::quad;
+  k.int8 = true;
+  k.packed_number = packed_int8;
+  k.unpacked_bytes = unpacked_int8_bytes;
+  k.widen = nullptr;
+  k.multiply_wide = nullptr;
+  return k;
+}
+
 }  // namespace kernels
 }  // namespace v0
 }  // namespace lazyprune

@@ -23,7 +23,7 @@ struct lanes {
   using floats = __m256;
   static constexpr std::size_t size = 8;
   static constexpr int int8_strip = 4, whole_tile_rows = 2;
-  /// Whether add_products takes numbers with signs if codes have 8 bits or mean codes of 8 bits. Without signs, VPMADDUBSW would saturate.
+  /// If this is true, add_products takes numbers with signs in place of codes of 8 bits. VPMADDUBSW would saturate with the codes.
   static constexpr bool signs = true;
 
   LAZYPRUNE_AVX2_F16C_INLINE static integers load(const std::byte* from) {
@@ -127,16 +127,11 @@ LAZYPRUNE_AVX2 inline void pack_int8(const float* x, std::size_t stride, std::si
 }
 
 inline constexpr product_kernel int8 = [] {
-  product_kernel k = bf16;
+  product_kernel k = with_int8_rows(bf16);
   k.strip = lanes::int8_strip;
-  k.unit_bytes = int8_block::row_bytes;
-  k.int8 = true;
   k.ahead = int8_ahead;
-  k.line_inputs = panel_layout::quad;
   k.pack = pack_int8;
-  k.packed_number = packed_int8;
   k.unpack = unpack_int8;
-  k.unpacked_bytes = unpacked_int8_bytes;
   k.multiply = multiply_int8;
   k.multiply_row = multiply_row;
   return k;

@@ -82,20 +82,13 @@ struct lanes {
 #undef LAZYPRUNE_KERNEL_INLINE
 
 inline constexpr product_kernel int8 = [] {
-  product_kernel k = avx512::bf16;
+  product_kernel k = with_int8_rows(avx512::bf16);
   k.strip = lanes::int8_strip;
-  k.unit_bytes = int8_block::row_bytes;
-  k.int8 = true;
   k.ahead = int8_ahead;
-  k.line_inputs = panel_layout::quad;
   k.pack = avx2::pack_int8;
-  k.packed_number = packed_int8;
   k.unpack = unpack_int8;
-  k.unpacked_bytes = unpacked_int8_bytes;
   k.multiply = multiply_int8;
   k.multiply_row = multiply_row;
-  k.widen = nullptr;
-  k.multiply_wide = nullptr;
   return k;
 }();
 

@@ -145,18 +145,11 @@ inline void multiply_int8(const std::byte* packed, std::size_t rows, const std::
 }
 
 inline constexpr product_kernel int8 = [] {
-  product_kernel k = bf16;
+  product_kernel k = with_int8_rows(bf16);
   k.strip = 24;
-  k.unit_bytes = int8_block::row_bytes;
-  k.int8 = true;
-  k.line_inputs = panel_layout::quad;
   k.pack = pack_int8;
-  k.packed_number = packed_int8;
   k.unpack = unpack_int8;
-  k.unpacked_bytes = unpacked_int8_bytes;
   k.multiply = multiply_int8;
-  k.widen = nullptr;
-  k.multiply_wide = nullptr;
   return k;
 }();
 
