@@ -25,6 +25,14 @@ const model models[] = {{"tinyllama-1.1b", {32, 4, 64}}, {"llama-2-7b", {32, 32,
 
 constexpr std::size_t prefill_block = 512;  // queries
 
+constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::f16, dtype::q8_0};  // of keys and values
+
+/// Returns the type of the numbers that this path multiplies.
+dtype tiles_of(isa i, dtype type) { return lazyprune::kernels::kernels_of(i).tiles_of(type); }
+
+/// Returns the paths whose kernels for this type differ.
+std::vector<isa> paths_of(dtype type) { return bench::kernels_for(type == dtype::f16 ? dtype::f32 : type); }
+
 /// The query tokens (`rows`), the active tokens, and the slots of the active tokens' keys.
 struct scene {
   std::string name;
@@ -171,7 +179,7 @@ double operations_of(const model& m, double pairs) { return 4.0 * static_cast<do
 void ours(benchmark::State& state, const model& m, const scene& s, bool probed, int threads, isa i, dtype type) {
   cpu backend(lazyprune::execution{.threads = threads, .instructions = i, .kv = type});
   numbers n(m, s);
-  const double bytes = 2.0 * static_cast<double>(s.active.size() * n.kv_size * size_of(type));
+  const double bytes = static_cast<double>(s.active.size() * lazyprune::packed_kv::slot_bytes(m.shape.kv_heads, m.shape.head_dim, type));
   const bool decode = s.rows.size() == 1;
   std::vector<cpu::kv_layer> caches;
   for (std::size_t copies = decode ? bench::copies_beyond_caches(static_cast<std::size_t>(bytes)) : 1; caches.size() < copies;)
@@ -183,7 +191,8 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots, s.rows.size(), s.variant};
   const std::vector<float> row(n.q_size);
   const lazyprune::tensor as_row{dtype::f32, 1, n.q_size, reinterpret_cast<const std::byte*>(row.data())};
-  const cpu::matrix next = backend.pack(std::span(&as_row, 1), type);  // the results are packed for a product with such a weight
+  const cpu::matrix next =
+      backend.pack(std::span(&as_row, 1), tiles_of(i, type));  // the results are packed for a product with such a weight
   cpu::operand results(n.q_size);
   const auto run = [&](const cpu::kv_layer& kv) {
     backend.prepare(results, s.rows.size(), next);
@@ -195,7 +204,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
 
   std::size_t turn = 0;
   const double seconds = bench::time_of(state, [&] { run(caches[turn++ % caches.size()]); });
-  report(state, operations_of(m, s.pairs()), seconds, i, type, threads);
+  report(state, operations_of(m, s.pairs()), seconds, i, tiles_of(i, type), threads);
   if (!decode || s.variant.window > 0) return;  // with a window only a part of `bytes` is read, so no rate is reported
   state.counters["GB/s"] = bytes / seconds / 1e9;
   state.counters["of_DRAM"] = bytes / seconds / bench::reading_ceiling(threads);
@@ -228,8 +237,8 @@ void register_one(const std::string& name, std::function<void(benchmark::State&)
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const dtype type : {dtype::f32, dtype::bf16})
-    for (const isa i : bench::kernels_for(type))
+  for (const dtype type : types)
+    for (const isa i : paths_of(type))
       if (!has(i)) bench::register_absent(bench::column(type, i), "this processor lacks it");
   for (const model& m : models)
     for (const scene& s : scenes) {
@@ -237,8 +246,8 @@ int main(int argc, char** argv) {
       for (const int threads : bench::thread_counts()) {
         const std::string with = "/threads:" + std::to_string(threads) + "/";
         for (const bool probed : {false, true})
-          for (const dtype type : {dtype::f32, dtype::bf16})
-            for (const isa i : bench::kernels_for(type))
+          for (const dtype type : types)
+            for (const isa i : paths_of(type))
               if (has(i))
                 register_one(at + "/probe:" + (probed ? "1" : "0") + with + bench::column(type, i),
                              [=, &m, &s](benchmark::State& state) { ours(state, m, s, probed, threads, i, type); });

@@ -26,10 +26,10 @@
 
 namespace {
 
-using lazyprune::token_id;
+using lazyprune::dtype, lazyprune::token_id;
 
 /// Returns the rows of logits (tokens, vocabulary).
-std::vector<float> logits_of(const lazyprune::checkpoint& files, const lazyprune::execution& how, std::optional<lazyprune::dtype> as,
+std::vector<float> logits_of(const lazyprune::checkpoint& files, const lazyprune::execution& how, std::optional<dtype> as,
                              std::span<const token_id> ids) {
   lazyprune::cpu backend(how);
   const auto net = load_model(backend, files, {.as = as});
@@ -84,13 +84,18 @@ void measure(const std::string& model, const std::string& ids_file, const std::s
   const std::vector<token_id> ids{std::istream_iterator<token_id>(list), {}};
   if (ids.size() < 2) throw std::runtime_error(ids_file + ": expected two token ids or more, separated by spaces");
   const lazyprune::checkpoint files{std::filesystem::path(model)};
-  const auto exact = logits_of(files, {.kv = lazyprune::dtype::f32, .exact = true}, lazyprune::dtype::f32, ids);
+  const auto exact = logits_of(files, {.kv = dtype::f32, .exact = true}, dtype::f32, ids);
   std::printf("%zu tokens, path %s\n\n", ids.size(), std::string(name_of(lazyprune::best_isa())).c_str());
   std::printf("| | KL, nats | perplexity | same best token | r.m.s. difference |\n|---|---:|---:|---:|---:|\n");
   print("float", exact, exact, ids);
-  print("weights in bf16, `--exact`", logits_of(files, {.exact = true}, lazyprune::dtype::bf16, ids), exact, ids);
-  print("weights in bf16", logits_of(files, {}, lazyprune::dtype::bf16, ids), exact, ids);
+  print("weights in bf16, `--exact`", logits_of(files, {.exact = true}, dtype::bf16, ids), exact, ids);
+  print("weights in bf16", logits_of(files, {}, dtype::bf16, ids), exact, ids);
   print("quantized weights", logits_of(files, {}, std::nullopt, ids), exact, ids);
+  for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) {
+    const std::string name = "weights in float, keys and values in " + std::string(name_of(kv));
+    print(name + ", `--exact`", logits_of(files, {.kv = kv, .exact = true}, dtype::f32, ids), exact, ids);
+    print(name, logits_of(files, {.kv = kv}, dtype::f32, ids), exact, ids);
+  }
   if (theirs.empty()) return;
   std::ifstream file(theirs, std::ios::binary);
   std::vector<float> logits(exact.size());

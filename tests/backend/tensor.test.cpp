@@ -36,6 +36,25 @@ TEST_CASE("all f16 and all bf16 numbers are read with their IEEE value") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("a float is rounded to the nearest f16 number, ties to even") {
+  std::size_t wrong = 0;
+  for (std::uint32_t low = 0; low < 0x7bff; ++low) {
+    const float a = float_of_f16(static_cast<std::uint16_t>(low)), b = float_of_f16(static_cast<std::uint16_t>(low + 1));
+    const float middle = (a + b) / 2;
+    wrong += f16_of_float(a) != low || f16_of_float(-a) != (low | 0x8000);
+    wrong += f16_of_float(std::nextafter(middle, a)) != low;
+    wrong += f16_of_float(std::nextafter(middle, b)) != low + 1;
+    wrong += f16_of_float(middle) != (low % 2 ? low + 1 : low);
+  }
+  CHECK(wrong == 0);
+  CHECK(f16_of_float(65519.996f) == 0x7bff);
+  CHECK(f16_of_float(65520.0f) == 0x7c00);  // rounds to infinity
+  CHECK(f16_of_float(1e30f) == 0x7c00);
+  CHECK(f16_of_float(-inf) == 0xfc00);
+  CHECK(f16_of_float(1e-10f) == 0);
+  CHECK(std::isnan(float_of_f16(f16_of_float(std::bit_cast<float>(0x7f80'0001u)))));
+}
+
 TEST_CASE("every bf16 number is the same after conversion to float and back") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -111,6 +130,7 @@ TEST_CASE("types have names and sizes") {
   CHECK(name_of(dtype::f32) == "f32");
   CHECK(name_of(dtype::f16) == "f16");
   CHECK(name_of(dtype::bf16) == "bf16");
+  CHECK(name_of(dtype::q8_0) == "q8_0");
   CHECK(size_of(dtype::f32) == 4);
   CHECK(size_of(dtype::f16) == 2);
   CHECK(size_of(dtype::bf16) == 2);

@@ -763,6 +763,9 @@ TEST_CASE("keys, values and stored rows have the type of the weights, unless the
   CHECK(kept_as(dtype::f32, {.threads = 1}) == in_float);
   CHECK(kept_as(dtype::bf16, {.threads = 1, .kv = dtype::f32}) == in_float);
   CHECK(kept_as(dtype::f32, {.threads = 1, .kv = dtype::bf16}) == in_bf16);
+  // f16 and q8_0 are types of keys and values only.
+  CHECK(kept_as(dtype::bf16, {.threads = 1, .kv = dtype::f16}) == std::pair(dtype::f16, dtype::bf16));
+  CHECK(kept_as(dtype::f32, {.threads = 1, .kv = dtype::q8_0}) == std::pair(dtype::q8_0, dtype::f32));
 }
 
 TEST_CASE("make_room sets no limit, and makes no more room than the limit allows") {

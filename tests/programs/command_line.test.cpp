@@ -165,6 +165,9 @@ TEST_CASE("unknown names of backends, types and policies are refused") {
 #endif
   CHECK(fault({"--dtype", "f64"}) == complaint_at("--dtype", {"auto, f32 or bf16", ", found f64"}));
   CHECK(fault({"--backend", "reference", "--dtype", "bf16"}) == complaint_at("--dtype", {"auto, f64 or f32", ", found bf16"}));
+  CHECK(fault({"--kv", "q4_0"}) == complaint_at("--kv", {"auto, f32, bf16, f16 or q8_0 with the cpu backend", ", found q4_0"}));
+  CHECK(fault({"--backend", "reference", "--kv", "f32"}) ==
+        complaint_at("--kv", {"auto, which computes keys and values in the type of --dtype, with the reference backend", ", found f32"}));
   CHECK(fault({"--policy", "lasso"}) ==
         complaint_at("--policy",
                      {"lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense",

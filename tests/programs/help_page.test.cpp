@@ -37,7 +37,7 @@ bool names(const std::string& text, const std::string& option) {
 
 const std::string pruning =
     "--policy --stages --schedule --pruning-file --scorer --selector --store --decode --keep-first --keep-last --keep --least-tokens";
-const std::string computing = " --no-mmap --backend --dtype --exact --threads";
+const std::string computing = " --no-mmap --backend --dtype --kv --exact --threads";
 const std::string generating =
     " --n-predict --predict --ctx-size --force-memory --chunk --speculate --seed --temp --top-k --top-p --min-p --repeat-penalty "
     "--ignore-eos --stop --escape --system --chat-template-file --template-var";

@@ -123,6 +123,7 @@ class measuring {
       as_given.threads = threads;
       check(as_given);
     }
+    result_.kv = flags_.backend.kv;
     result_.backend = flags_.backend.backend;
     result_.isa = isa_of(flags_.backend);
     result_.device = device_of(flags_.backend);

@@ -24,6 +24,7 @@ struct model_flags {
 struct backend_flags {
   std::string backend = "cpu";
   std::string dtype = "auto";
+  std::string kv = "auto";
   int threads = 0;  // 0: all that the process may use
   bool exact = false;
 };

@@ -140,12 +140,16 @@ json supported_json(const opened_model& model, const std::vector<tensor_entry>& 
 json memory_json(const opened_model& model, std::size_t context) {
   const memory_forecast whole = forecast_memory(model, {}, context, context);
   const bool bf16 = model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
-  const context_memory memory = memory_of(model.config(), bf16, context);
+  const dtype stored = bf16 ? dtype::bf16 : dtype::f32;
+  const context_memory memory = memory_of(model.config(), stored, stored, context);
+  json by_type;
+  for (const dtype kv : every_kv_type) by_type[lazyprune::name_of(kv)] = memory_of(model.config(), kv, stored, context).kv;
   return {{"context", context},
           {"weight_bytes", whole.weights},
           {"scratch_bytes", whole.scratch},
           {"kv_bytes_per_token", memory.kv_token},
           {"kv_bytes", memory.kv},
+          {"kv_bytes_by_type", by_type},
           {"stored_row_bytes", memory.stored_row},
           {"stored_row_in_layers", static_cast<double>(memory.stored_row) / static_cast<double>(memory.kv_row)}};
 }
@@ -227,7 +231,11 @@ void print_memory(const json& memory) {
             << bytes_text(memory["weight_bytes"].get<std::size_t>()) << "\n  scratch, about          "
             << bytes_text(memory["scratch_bytes"].get<std::size_t>()) << "\n  keys and values         "
             << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
-            << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
+            << " a token\n  with --kv             ";
+  for (const dtype kv : every_kv_type)
+    std::cout << (kv == every_kv_type[0] ? "  " : ", ") << lazyprune::name_of(kv) << ' '
+              << bytes_text(memory["kv_bytes_by_type"][lazyprune::name_of(kv)].get<std::size_t>());
+  std::cout << "\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
             << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
             << "                          pruning a token saves memory if more layers than that come after\n";
 }

@@ -56,14 +56,13 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
 
 }  // namespace
 
-context_memory memory_of(const model_config& config, bool bf16, std::size_t context) {
-  const dtype type = bf16 ? dtype::bf16 : dtype::f32;
+context_memory memory_of(const model_config& config, dtype kv, dtype stored, std::size_t context) {
   product({2, packed_kv::block_slots, config.n_kv_heads, config.head_dim + 31, sizeof(float)});  // the bytes of a block, for slot_bytes
   context_memory memory{};
-  memory.kv_row = packed_kv::slot_bytes(config.n_kv_heads, config.head_dim, type);
+  memory.kv_row = packed_kv::slot_bytes(config.n_kv_heads, config.head_dim, kv);
   memory.kv_token = product({config.layers, memory.kv_row});
   memory.kv = product({context, memory.kv_token});
-  memory.stored_row = product({config.hidden, size_of(type)});
+  memory.stored_row = product({config.hidden, size_of(stored)});
   return memory;
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 /// Combines the flags and LAZYPRUNE_ISA.
 execution execution_of(const backend_flags& flags) {
-  execution how{.threads = flags.threads, .exact = flags.exact};
+  execution how{.threads = flags.threads, .kv = kv_type_of(flags), .exact = flags.exact};
   const char* name = std::getenv("LAZYPRUNE_ISA");
   if (flags.backend == "cpu" && name && *name) how.instructions = isa_named(name, "LAZYPRUNE_ISA");
   return how;
@@ -44,6 +44,12 @@ std::unique_ptr<engine> load(const backend_flags& flags, const weights_source& f
 
 }  // namespace
 
+std::optional<dtype> kv_type_of(const backend_flags& flags) {
+  for (const dtype type : every_kv_type)
+    if (flags.kv == lazyprune::name_of(type)) return type;
+  return std::nullopt;
+}
+
 void check(const backend_flags& flags) {
   const std::string_view backends = built_with_cuda() ? "cpu, reference or cuda" : "cpu or reference";
   if (flags.backend == "cuda" && !built_with_cuda())
@@ -55,6 +61,15 @@ void check(const backend_flags& flags) {
   if (!known)
     throw error("--dtype", "", (reference ? "auto, f64 or f32" : "auto, f32 or bf16") + (" with the " + flags.backend + " backend"),
                 flags.dtype);
+  const std::optional<dtype> kv = kv_type_of(flags);
+  const bool kept = reference ? !kv : flags.backend == "cpu" || kv == dtype::f32 || kv == dtype::bf16;
+  if (flags.kv != "auto" && (!kv || !kept))
+    throw error("--kv", "",
+                (reference                ? "auto, which computes keys and values in the type of --dtype,"
+                 : flags.backend == "cpu" ? "auto, f32, bf16, f16 or q8_0"
+                                          : "auto, f32 or bf16") +
+                    (" with the " + flags.backend + " backend"),
+                flags.kv);
   if (flags.backend == "cuda" && flags.threads > 0)
     throw error("--threads", "", "no --threads with --backend cuda: the GPU computes", std::to_string(flags.threads));
   isa_of(flags);

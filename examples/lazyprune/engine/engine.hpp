@@ -127,6 +127,12 @@ class engine {
 /// set that LAZYPRUNE_ISA names. With the cuda backend, also throws `error` if there is no usable GPU or a number of threads is set.
 void check(const backend_flags& flags);
 
+/// The types of keys and values that --kv may name.
+inline constexpr dtype every_kv_type[] = {dtype::f32, dtype::bf16, dtype::f16, dtype::q8_0};
+
+/// Returns the type that --kv names, or nullopt if it names none.
+std::optional<dtype> kv_type_of(const backend_flags& flags);
+
 /// Returns the instruction set of the matrix products: "avx2", ...; "sm_90", ... on a GPU; "generic" for the reference backend. Throws
 /// `error` if the processor lacks the instruction set that LAZYPRUNE_ISA names, or if there is no usable GPU.
 std::string_view isa_of(const backend_flags& flags);
@@ -145,9 +151,9 @@ struct context_memory {
   std::size_t stored_row;  // one row in the store (hidden state)
 };
 
-/// Keys, values and stored rows are in bf16 if `bf16`, otherwise in f32. Throws `error` if the config's numbers are so large that the bytes
-/// do not fit into std::size_t.
-context_memory memory_of(const model_config& config, bool bf16, std::size_t context);
+/// `kv` is the type of keys and values, and `stored` that of stored rows. Throws `error` if the config's numbers are so large that the
+/// bytes do not fit into std::size_t.
+context_memory memory_of(const model_config& config, dtype kv, dtype stored, std::size_t context);
 
 /// Loads a model from its files, or makes one of random weights. Prints the name of the GPU, if one computes, and a progress bar on stderr.
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source);

@@ -64,7 +64,9 @@ memory_forecast forecast_memory(const opened_model& model, const backend_flags& 
   const bool reference = flags.backend == "reference";
   const std::size_t number = reference && flags.dtype != "f32" ? sizeof(double) : sizeof(float);
   const bool bf16 = flags.dtype != "f32" && model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
-  const std::size_t kv = reference ? length * c.layers * 2 * c.n_kv_heads * c.head_dim * number : memory_of(c, bf16, length).kv;
+  const dtype stored = bf16 ? dtype::bf16 : dtype::f32;
+  const std::size_t kv = reference ? length * c.layers * 2 * c.n_kv_heads * c.head_dim * number
+                                   : memory_of(c, kv_type_of(flags).value_or(stored), stored, length).kv;
   return {.weights = weight_bytes(model, flags), .kv = kv, .scratch = number * scratch_numbers(c, prompt, length)};
 }
 

@@ -111,6 +111,7 @@ std::string runner::how_asked(const ask& asked) const {
   if (flags_.chat != "none" && !q.sample.answer_prefix.empty()) text.append(", the answer begun in the model's turn");
   add("--backend", backend_.backend);
   add("--dtype", backend_.dtype);
+  if (backend_.kv != "auto") add("--kv", backend_.kv);
   if (backend_.exact) text.append(" --exact");
   if (!asked.timed) text.append(", not timed");
   return text + ", prompt " + digest_of(lazyprune::prompt_of(*q.task, q.sample));

@@ -46,7 +46,7 @@ struct bench_peak {
 };
 
 struct bench_table {
-  std::string model, dtype, backend, isa;
+  std::string model, dtype, kv = "auto", backend, isa;
   std::string device{};  // the GPU; empty: the CPU computes
   std::size_t weight_bytes = 0;
   std::string policy;               // the pruning flags; empty: nothing is pruned

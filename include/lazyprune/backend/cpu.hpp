@@ -28,18 +28,18 @@ class cpu : public host_backend<float> {
 
   cpu() : cpu(execution{}) {}
 
-  /// Throws `error` if `e.threads` is negative, if `e.kv` is f16, or if the processor lacks `e.instructions`. Without OpenMP, there is one
+  /// Throws `error` if `e.threads` is negative or if the processor lacks `e.instructions`. Without OpenMP, there is one
   /// thread.
   explicit cpu(const execution& e)
       : threads_(e.threads == 0 ? detail::available_threads() : e.threads),
         instructions_(isa_of(e)),
         kv_type_(e.kv),
+        stored_type_(e.kv == dtype::f32 || e.kv == dtype::bf16 ? e.kv : std::nullopt),
         kernels_(&kernels::kernels_of(instructions_)),
         int8_(e.exact ? nullptr : kernels::int8_kernel_of(instructions_)),
         layers_(instructions_, threads_),
         attention_(*kernels_, threads_) {
     if (e.threads < 0) throw error("", "threads", "0 or more", std::to_string(e.threads));
-    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
   }
 
   int threads() const { return threads_; }
@@ -140,7 +140,7 @@ class cpu : public host_backend<float> {
   using host_backend::reserve;
   void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
-  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
+  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, stored_type_.value_or(store.type())); }
 
   /// If the cache is empty and execution::kv is set, the cache takes the type execution::kv. Otherwise it keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
@@ -152,10 +152,10 @@ class cpu : public host_backend<float> {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// If the store is empty and execution::kv is set, the store takes the type execution::kv. Otherwise it keeps its type.
+  /// If the store is empty and execution::kv is f32 or bf16, the store takes the type execution::kv. Otherwise it keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
-    write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
+    write_rows(x, rows, store, slots, stored_type_.value_or(store.type()));
   }
 
   void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x,
@@ -206,7 +206,8 @@ class cpu : public host_backend<float> {
 
   int threads_;
   isa instructions_;
-  std::optional<dtype> kv_type_;
+  std::optional<dtype> kv_type_;      // execution::kv
+  std::optional<dtype> stored_type_;  // the type that it gives to stored rows
   const kernels::kernel_set* kernels_;
   const kernels::product_kernel* int8_;  // for quantized weights; null if their products use other kernels
   linear_layers layers_;

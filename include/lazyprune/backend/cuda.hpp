@@ -91,7 +91,7 @@ class cuda_backend {
   /// uses. `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
   explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
     device::check_device();
-    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
+    if (e.kv == dtype::f16 || e.kv == dtype::q8_0) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
   }
 
   int threads() const { return 1; }  // host threads

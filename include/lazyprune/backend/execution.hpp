@@ -40,13 +40,15 @@ struct execution {
   std::optional<isa> instructions = {};  // nullopt: the fastest on this processor
   /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. Without a value, a layer's keys
   /// and values are bf16 if the weights that compute them are bf16 (model::kv_types). Stored rows are bf16 if the keys and values of all
-  /// layers are bf16.
+  /// layers are bf16. `cpu` also keeps keys and values in f16, or in q8_0 in half the memory of bf16. Stored rows are then as without a
+  /// value. Products with f16 and q8_0 are those with f32, but avx512_bf16 and amx round numbers in q8_0 to bf16.
   std::optional<dtype> kv = {};
 
-  /// If true, activations stay float in every product. For `cuda`, see cuda.hpp. By default, all paths of `cpu` but amx round activations to
-  /// 8 bits before a product with quantized weights. avx512_bf16 and amx round activations to bf16 before a product with bf16 weights, and
-  /// queries and attention weights before a product with bf16 keys and values. On amx, and with `exact`, products round quantized weights to
-  /// bf16. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the same bits as those of avx512 and avx2.
+  /// If true, activations stay float in every product. For `cuda`, see cuda.hpp. By default, all paths of `cpu` but amx round activations
+  /// to 8 bits before a product with quantized weights. avx512_bf16 and amx round activations to bf16 before a product with bf16 weights,
+  /// and queries and attention weights before a product with keys and values in bf16 or q8_0. On amx, and with `exact`, products round
+  /// quantized weights to bf16. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the same bits as those
+  /// of avx512 and avx2.
   bool exact = false;
 };
 

@@ -16,10 +16,18 @@
 namespace lazyprune {
 inline namespace v0 {
 
-enum class dtype : std::uint8_t { f32, f16, bf16 };
+/// q8_0 is a type of keys and values only (execution::kv). It has blocks of 32 numbers: an f16 scale, and a code of 8 bits for each number.
+enum class dtype : std::uint8_t { f32, f16, bf16, q8_0 };
 
-constexpr std::size_t size_of(dtype type) { return type == dtype::f32 ? 4 : 2; }
-constexpr std::string_view name_of(dtype type) { return type == dtype::f32 ? "f32" : type == dtype::f16 ? "f16" : "bf16"; }
+/// Returns the bytes of a number, if the type has no blocks.
+constexpr std::size_t size_of(dtype type) {
+  assert(type != dtype::q8_0);
+  return type == dtype::f32 ? 4 : 2;
+}
+constexpr std::string_view name_of(dtype type) {
+  constexpr std::string_view names[] = {"f32", "f16", "bf16", "q8_0"};
+  return names[static_cast<std::size_t>(type)];
+}
 
 struct tensor;
 
@@ -95,6 +103,20 @@ constexpr float float_of_f16(std::uint16_t bits) {
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // subnormal
   return sign ? -magnitude : magnitude;
+}
+
+/// Rounds to nearest, ties to even; NaN stays NaN. Numbers from 65520 on become infinity.
+constexpr std::uint16_t f16_of_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fff'ffffu;
+  if (magnitude > 0x7f80'0000u) return static_cast<std::uint16_t>(sign | 0x7e00u | (magnitude >> 13 & 0x1ffu));
+  if (magnitude >= 0x4780'0000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65536 or more
+  if (magnitude < 0x3880'0000u) {                                                    // less than 2^-14: subnormal
+    // Adding 1/2 rounds to a multiple of 2^-24, because the neighbours of 1/2 are 2^-24 away.
+    const float sum = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f00'0000u));
+  }
+  return static_cast<std::uint16_t>(sign | ((magnitude - 0x3800'0000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13));
 }
 
 /// Converts `count` numbers of a tensor without a reader, from element `first` on, to T (float or double).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tests attention of the same rows in different batches, and of keys and values in bf16. tensor_backend.test.cpp tests keys and values in
-// float.
+// Tests attention of the same rows in different batches, and of keys and values in every type. tensor_backend.test.cpp tests keys and
+// values in float, too.
 #include <lazyprune/backend/cpu/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -11,6 +11,7 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 
+#include <backend/kv_samples.hpp>
 #include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <backend/tested_cpu.hpp>
@@ -24,7 +25,7 @@ TEST_CASE("attention of a few rows at a time agrees with attention of all rows a
 }
 
 TEST_CASE("attention has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
-  for (const dtype type : {dtype::f32, dtype::bf16}) {
+  for (const dtype type : kv_types) {
     tested_cpu backend({.kv = type});
     const attention_sample s({6, 2, 24}, 700, 300, attention_sample::layout::late_run, 2);
     const auto kv = s.cache(backend);
@@ -49,7 +50,7 @@ TEST_CASE("attention has the same bits with other numbers in tuning.hpp" ON_EVER
 
 TEST_CASE("a row with a window gets the same bits in any batch, whether or not tokens before the window are passed" ON_EVERY_PATH) {
   using layout = attention_sample::layout;
-  for (const dtype type : {dtype::f32, dtype::bf16})
+  for (const dtype type : kv_types)
     for (const auto where : {layout::late_run, layout::scattered})
       for (const std::size_t window : {1u, 40u, 511u, 100000u}) {
         CAPTURE(window);
@@ -106,8 +107,12 @@ TEST_CASE("tokens outside all windows are not read" ON_EVERY_PATH) {
   CHECK(attended() == clean);
 }
 
-TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_EVERY_PATH) {
-  tested_cpu backend({.kv = dtype::bf16});
+namespace {
+
+/// Compares attention in a cache of this type with the reference, which gets the numbers that the cache keeps.
+void check_against_reference(dtype type) {
+  tested_cpu backend({.kv = type});
+  const bool rounds = backend.rounds() && kernels::kernels_of(backend.instructions()).tiles_of(type) == dtype::bf16;
   using layout = attention_sample::layout;
   std::uint32_t seed = 0;
   for (const auto& [shape, active, rows, where] :
@@ -115,10 +120,9 @@ TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_
         std::tuple{attention_shape{3, 3, 33}, 1500, 1, layout::late_run},
         std::tuple{attention_shape{32, 4, 16}, 1100, 3, layout::scattered}}) {
     attention_sample s(shape, static_cast<std::size_t>(active), static_cast<std::size_t>(rows), where, ++seed);
-    for (auto* numbers : {&s.k, &s.v})
-      for (float& x : *numbers) x = float_of_bf16(bf16_of_float(x));
+    for (auto* numbers : {&s.k, &s.v}) *numbers = kept_as(type, *numbers, shape.head_dim);
     const auto kv = s.cache(backend);
-    CHECK(kv.type() == dtype::bf16);
+    CHECK(kv.type() == type);
     const std::size_t n = s.rows.size(), heads = s.shape.heads, count = s.active.size();
     const guarded<float> q(n, s.q_width(), s.q);
     guarded<float> out(n, s.q_width()), probe(heads, count);
@@ -149,16 +153,25 @@ TEST_CASE("attention with keys and values in bf16 agrees with the reference" ON_
             sum += std::abs(term);
             largest_value = std::max<double>(largest_value, std::abs(s.v[key]));
           }
-          score_off = std::max(score_off, (backend.rounds() ? 6 * 0.42 * 0x1p-8 * std::sqrt(squares) : 0) + 100 * 0x1p-24 * sum);
+          score_off = std::max(score_off, (rounds ? 6 * 0.42 * 0x1p-8 * std::sqrt(squares) : 0) + 100 * 0x1p-24 * sum);
         }
         const double relative = std::expm1(2 * score_off) + 100 * 0x1p-24;
         for (std::size_t e = 0; e < d; ++e)
-          note(worst_out, out(r, h * d + e) - exact(r, h * d + e), (relative + (backend.rounds() ? 0x1p-8 : 0)) * largest_value);
+          note(worst_out, out(r, h * d + e) - exact(r, h * d + e), (relative + (rounds ? 0x1p-8 : 0)) * largest_value);
         if (r + 1 < n) continue;
         for (std::size_t i = 0; i < count; ++i)
           note(worst_probe, static_cast<double>(probe(h, i)) - exact_probe(h, i), relative * exact_probe(h, i));
       }
     CHECK(worst_out <= 1);
     CHECK(worst_probe <= 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention with keys and values in every type agrees with the reference" ON_EVERY_PATH) {
+  for (const dtype type : kv_types) {
+    CAPTURE(std::string(name_of(type)));
+    check_against_reference(type);
   }
 }

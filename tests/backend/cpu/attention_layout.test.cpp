@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/kv_samples.hpp>
 #include <backend/samples.hpp>
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 
@@ -11,14 +12,15 @@ using namespace lazyprune_test;
 
 TEST_CASE("the strips of all tasks contain every query of every head once, and the areas of a task's memory do not overlap") {
   for (const isa path : every_isa)
-    for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const dtype type : kv_types)
       for (const attention_shape shape : {attention_shape{8, 2, 64}, attention_shape{6, 3, 5}, attention_shape{32, 1, 20}})
         for (const std::size_t rows : {1u, 7u, 600u}) {
-          const kernels::product_kernel& product = kernels::kernels_of(path).product(type);
+          const dtype tiles = kernels::kernels_of(path).tiles_of(type);
+          const kernels::product_kernel& product = kernels::kernels_of(path).product(tiles);
           packed_kv kv(shape.kv_heads, shape.head_dim);
           const guarded<float> one(1, kv.width());
           kv.put(std::vector<std::uint32_t>{0}, one.view(), one.view(), type, 1);
-          const attention_layout layout(product, shape, kv, rows);
+          const attention_layout layout(product, tiles, shape, kv, rows);
           REQUIRE(product.strip <= attention_layout::most_strip);
           std::vector<int> times(rows * shape.heads);
           std::size_t most_strips = 0;
@@ -35,8 +37,10 @@ TEST_CASE("the strips of all tasks contain every query of every head once, and t
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
           CHECK(layout.widens() == (product.widen && most_strips > 1));
 
-          // The layout computes the address of widened keys even if no keys are widened, so `memory` has room for them.
-          std::vector<float> memory(std::max(layout.state_floats(), layout.local_floats()) + packed_kv::block_slots * 2 * kv.key_depth());
+          const std::size_t key_numbers = packed_kv::block_slots * kv.key_depth();
+          const std::size_t value_numbers = packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs;
+          // The layout computes the addresses of widened and of unpacked keys even if there are none, so `memory` has room for them.
+          std::vector<float> memory(std::max(layout.state_floats(), layout.local_floats()) + 4 * key_numbers);
           float* const begin = memory.data();
           const auto at = [&](const float* place) { return static_cast<std::size_t>(place - begin); };
           const auto last = layout.state_of(begin, most_strips - 1);
@@ -52,10 +56,14 @@ TEST_CASE("the strips of all tasks contain every query of every head once, and t
           CHECK(at(scratch.scaled) - at(scratch.packed_weights) >=
                 padded * packed_kv::block_slots * product.unit_bytes / kernels::pack_inputs / 4);
           CHECK(at(scratch.wide_keys) - at(scratch.scaled) >= product.strip * shape.head_dim);
-          CHECK(at(scratch.wide_values) - at(scratch.wide_keys) >= packed_kv::block_slots * kv.key_depth());
-          if (layout.widens())
-            CHECK(layout.local_floats() - at(scratch.wide_values) >= packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs);
-          else
-            CHECK(layout.local_floats() >= at(scratch.wide_keys));
+          CHECK(at(scratch.wide_values) - at(scratch.wide_keys) >= key_numbers);
+          const auto* const unpacked_keys = reinterpret_cast<const float*>(scratch.unpacked_keys);
+          CHECK(at(unpacked_keys) >= (layout.widens() ? at(scratch.wide_values) + value_numbers : at(scratch.wide_keys)));
+          if (kv.packed()) {
+            CHECK(scratch.unpacked_values - scratch.unpacked_keys == static_cast<std::ptrdiff_t>(key_numbers * size_of(tiles)));
+            CHECK((layout.local_floats() - at(unpacked_keys)) * sizeof(float) >= (key_numbers + value_numbers) * size_of(tiles));
+          } else {
+            CHECK(layout.local_floats() >= at(unpacked_keys));
+          }
         }
 }

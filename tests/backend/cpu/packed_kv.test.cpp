@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include <backend/kv_samples.hpp>
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
@@ -24,8 +25,8 @@ void append(packed_kv& kv, rows_view<const float> k, rows_view<const float> v, d
 
 }  // namespace
 
-TEST_CASE("keys and values are read as they were put, exact in f32 and rounded in bf16, and lie in the layout of packed weights") {
-  for (const dtype type : {dtype::f32, dtype::bf16})
+TEST_CASE("keys and values are read as the type keeps them, and lie in the layout of tiles") {
+  for (const dtype type : kv_types)
     for (const std::size_t d : {1u, 16u, 33u, 64u}) {
       CAPTURE(d);
       packed_kv kv(2, d);
@@ -36,31 +37,43 @@ TEST_CASE("keys and values are read as they were put, exact in f32 and rounded i
       append(kv, keys.view().slice(7, rows - 7), values.view().slice(7, rows - 7), dtype::f32, 2);  // the cache keeps its type
       REQUIRE(kv.size() == rows);
       REQUIRE(kv.type() == type);
-      const auto stored = [&](float x) { return type == dtype::f32 ? x : float_of_bf16(bf16_of_float(x)); };
+      const auto kept_k = kept_as(type, k, d), kept_v = kept_as(type, v, d);
+      // Tiles of f16 and q8_0 are compared after they are unpacked to f32.
+      const dtype tiles = type == dtype::bf16 ? type : dtype::f32;
+      std::vector<std::byte> unpacked_key(kernels::tile_offset(tiles, kv.key_depth(), 0)),
+          unpacked_value(kernels::tile_offset(tiles, 32, 0));
+      const auto number = [&](const std::byte* tile, std::size_t input, std::size_t output) {
+        float x;
+        widen(tensor{tiles, 1, 1, tile + kernels::tile_offset(tiles, input, output)}, 0, 1, &x);
+        return x;
+      };
       bool right = true;
       for (std::size_t slot = 0; slot < rows; ++slot)
-        for (std::size_t head = 0; head < 2; ++head)
+        for (std::size_t head = 0; head < 2; ++head) {
+          const std::byte *key = kv.key_tile(slot / 256, head, slot % 256 / 32), *value = nullptr;
+          if (kv.packed()) kv.unpack_keys(kernels::portable::f32, key, unpacked_key.data()), key = unpacked_key.data();
           for (std::size_t i = 0; i < d; ++i) {
-            const std::size_t at = slot * 2 * d + head * d + i;
-            right = right && kv.key(slot, head, i) == stored(k[at]) && kv.value(slot, head, i) == stored(v[at]);
-            const std::byte* key = kv.key_tile(slot / 256, head, slot % 256 / 32) + kernels::tile_offset(type, i, slot % 32);
-            const std::byte* value =
-                kv.value_tile(slot / 256, head, i / 32, slot % 256 / 2 * 2) + kernels::tile_offset(type, slot % 2, i % 32);
-            float numbers[2] = {};
-            if (type == dtype::f32) {
-              std::memcpy(&numbers[0], key, 4), std::memcpy(&numbers[1], value, 4);
-            } else {
-              std::uint16_t halves[2];
-              std::memcpy(&halves[0], key, 2), std::memcpy(&halves[1], value, 2);
-              numbers[0] = float_of_bf16(halves[0]), numbers[1] = float_of_bf16(halves[1]);
+            if (i % 32 == 0) {
+              value = kv.value_tile(slot / 256, head, i / 32, slot % 256 / 32 * 32);
+              if (kv.packed()) kv.unpack_values(kernels::portable::f32, value, 32, unpacked_value.data()), value = unpacked_value.data();
             }
-            right = right && numbers[0] == stored(k[at]) && numbers[1] == stored(v[at]);
+            const std::size_t at = slot * 2 * d + head * d + i;
+            right = right && kv.key(slot, head, i) == kept_k[at] && kv.value(slot, head, i) == kept_v[at];
+            right = right && number(key, i, slot % 32) == kept_k[at] && number(value, slot % 32, i % 32) == kept_v[at];
           }
+        }
       CHECK(right);
     }
 }
 
-TEST_CASE("memory grows by whole blocks of 4 bytes a number in f32 and 2 in bf16, and truncate keeps it") {
+TEST_CASE("a number takes 4 bytes in f32, 2 in bf16 and f16, and 1 in q8_0, which has 2 more for each 32 numbers") {
+  CHECK(packed_kv::slot_bytes(4, 64, dtype::f32) == 2 * 256 * 4);
+  CHECK(packed_kv::slot_bytes(4, 64, dtype::bf16) == 2 * 256 * 2);
+  CHECK(packed_kv::slot_bytes(4, 64, dtype::f16) == 2 * 256 * 2);
+  CHECK(packed_kv::slot_bytes(4, 64, dtype::q8_0) == 2 * 256 / 32 * 34);
+}
+
+TEST_CASE("memory grows by whole blocks, and truncate keeps it") {
   packed_kv f32(4, 64), bf16(4, 64);
   const guarded<float> rows(257, 256, normal_floats(257 * 256, 1));
   CHECK(f32.bytes() == 0);
@@ -93,25 +106,26 @@ TEST_CASE("unused slots have no numbers of an earlier sequence") {
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }
 
-TEST_CASE("slots with gaps get the keys and values of their rows, in bf16 too") {
-  for (const dtype type : {dtype::f32, dtype::bf16}) {
+TEST_CASE("slots with gaps get the keys and values of their rows, in every type") {
+  for (const dtype type : kv_types) {
     packed_kv kv(2, 33);
     const std::vector<std::uint32_t> slots{2, 3, 6, 9, 10, 11, 12, 254, 255, 256};
     const guarded<float> keys(slots.size(), 66, normal_floats(slots.size() * 66, 1)),
         values(slots.size(), 66, normal_floats(slots.size() * 66, 2));
     kv.put(slots, keys.view(), values.view(), type, 1);
-    const auto stored = [&](float x) { return type == dtype::f32 ? x : float_of_bf16(bf16_of_float(x)); };
+    const auto kept_k = kept_as(type, normal_floats(slots.size() * 66, 1), 33),
+               kept_v = kept_as(type, normal_floats(slots.size() * 66, 2), 33);
     std::size_t wrong = 0;
     for (std::size_t r = 0; r < slots.size(); ++r)
       for (std::size_t i = 0; i < 66; ++i)
-        wrong += kv.key(slots[r], i / 33, i % 33) != stored(keys(r, i)) || kv.value(slots[r], i / 33, i % 33) != stored(values(r, i));
+        wrong += kv.key(slots[r], i / 33, i % 33) != kept_k[66 * r + i] || kv.value(slots[r], i / 33, i % 33) != kept_v[66 * r + i];
     for (const std::size_t slot : {0u, 1u, 4u, 5u, 7u, 8u, 13u, 253u, 257u}) wrong += slot < kv.size() && kv.value(slot, 1, 3) != 0;
     CHECK(wrong == 0);
   }
 }
 
 TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hold NaN; a copy of the cache keeps its numbers") {
-  for (const dtype type : {dtype::f32, dtype::bf16}) {
+  for (const dtype type : kv_types) {
     packed_kv kv(2, 16);
     const guarded<float> bad(300, 32, std::vector<float>(300 * 32, std::numeric_limits<float>::quiet_NaN())),
         good(4, 32, normal_floats(128, 1));

@@ -41,6 +41,10 @@ TEST_CASE("the description of the bundled model as JSON") {
   CHECK(all["memory"]["context"] == 1000);
   CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 2);
   CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 2);
+  CHECK(all["memory"]["kv_bytes_by_type"] == nlohmann::json{{"f32", 1000 * 6 * 2 * 2 * 32 * 4},
+                                                            {"bf16", 1000 * 6 * 2 * 2 * 32 * 2},
+                                                            {"f16", 1000 * 6 * 2 * 2 * 32 * 2},
+                                                            {"q8_0", 1000 * 6 * 2 * 2 * 34}});
   CHECK(all["memory"]["stored_row_bytes"] == 128 * 2);
   CHECK(all["memory"]["stored_row_in_layers"] == 1.0);  // 128 / (2 * 2 * 32), both in bf16
   CHECK(all["isa"].is_string());

@@ -691,6 +691,32 @@ TEST_CASE("--exact: activations stay float in products on every path") {
   }
 }
 
+TEST_CASE("--kv: a type of fewer bits takes less memory, and moves the logits less than its rounding may") {
+  const auto logits = [](const std::string& kv) {
+    const temporary_folder files;
+    std::string ids = "1";
+    for (int i = 1; i < 400; ++i) ids += "," + std::to_string(3 + i);
+    const program_result result = lazyprune_program({"run", "--ids", ids, "-n", "1", "--policy", "dense", "--json", "--dtype", "f32",
+                                                     "--exact", "--kv", kv, "--trace", files / "t.jsonl", "--trace-logits"});
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    const auto kept = nlohmann::json::parse(result.out)["memory"]["kv"].get<std::size_t>();
+    return std::pair(kept, lazyprune::read_trace(files / "t.jsonl").front().logits);
+  };
+  const auto [most, exact] = logits("f32");
+  CHECK(logits("auto") == std::pair(most, exact));
+  double size = 0;
+  for (const float x : exact) size += static_cast<double>(x) * x;
+  for (const auto& [kv, share, allowed] : {std::tuple{"bf16", 1.0 / 2, 0.04}, {"f16", 1.0 / 2, 0.005}, {"q8_0", 34.0 / 128, 0.04}}) {
+    CAPTURE(std::string(kv));
+    const auto [bytes, found] = logits(kv);
+    CHECK(static_cast<double>(bytes) / static_cast<double>(most) == doctest::Approx(share).epsilon(0.05));
+    double difference = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) difference += std::pow(static_cast<double>(found[i]) - exact[i], 2);
+    CHECK(std::sqrt(difference / size) <= allowed);
+    CHECK(difference > 0);
+  }
+}
+
 TEST_CASE("-c, or else the prompt's length and -n, decides which of LongRoPE's factors the whole text has") {
   const temporary_folder folder;
   for (const char* name : {"model.safetensors", "tokenizer.model", "lazyprune.json"})

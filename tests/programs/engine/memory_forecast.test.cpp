@@ -45,6 +45,8 @@ void check_forecast(const std::vector<std::string>& more, const backend_flags& f
 TEST_CASE("the forecast is close to the memory that a run takes") {
   check_forecast({}, {});
   check_forecast({"--dtype", "f32"}, {.dtype = "f32"});
+  check_forecast({"--kv", "f32"}, {.kv = "f32"});
+  check_forecast({"--kv", "q8_0"}, {.kv = "q8_0"});
   check_forecast({"--backend", "reference", "--dtype", "f32"}, {.backend = "reference", .dtype = "f32"});
 }
 

@@ -28,8 +28,9 @@ class attention_layout {
  public:
   static constexpr std::size_t most_strip = 32;  // queries in a strip of any kernel, at most
 
-  attention_layout(const kernels::product_kernel& product, const attention_shape& shape, const packed_kv& kv, std::size_t rows,
-                   const attention_tuning& tuning = {})
+  /// `product` multiplies tiles with numbers of `tile_type`.
+  attention_layout(const kernels::product_kernel& product, dtype tile_type, const attention_shape& shape, const packed_kv& kv,
+                   std::size_t rows, const attention_tuning& tuning = {})
       : shape_(shape),
         rows_(rows),
         strip_(product.strip),
@@ -39,8 +40,9 @@ class attention_layout {
         value_floats_(kv.value_tiles() * tile_floats_),
         query_floats_(packed_floats(product, kv.key_depth())),
         weight_floats_(packed_floats(product, packed_kv::block_slots)),
-        wide_key_floats_(packed_kv::block_slots * kv.key_depth()),
-        wide_value_floats_(packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs),
+        block_keys_(packed_kv::block_slots * kv.key_depth()),
+        block_values_(packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs),
+        unpacked_size_(kv.packed() ? size_of(tile_type) : 0),
         widens_(product.widen && strips(task_rows_) > 1) {
     assert(shape.heads % shape.kv_heads == 0);
   }
@@ -84,23 +86,27 @@ class attention_layout {
 
   /// A thread's memory while it works on a task.
   struct scratch {
-    float* scores;          // (tiles, strip, 32): the scores of one strip and one block, or of two pieces of blocks
-    float* weights;         // (strip, block_slots), float or bf16
-    float* packed_weights;  // `weights`, packed
-    float* scaled;          // (strip, head_dim): queries, before they are packed
-    float* wide_keys;       // a block's keys in float, if the block is widened
-    float* wide_values;     // a block's values in float, if the block is widened
+    float* scores;               // (tiles, strip, 32): the scores of one strip and one block, or of two pieces of blocks
+    float* weights;              // (strip, block_slots), float or bf16
+    float* packed_weights;       // `weights`, packed
+    float* scaled;               // (strip, head_dim): queries, before they are packed
+    float* wide_keys;            // a block's keys in float, if the block is widened
+    float* wide_values;          // a block's values in float, if the block is widened
+    std::byte* unpacked_keys;    // a block's keys as tiles, if the cache is packed
+    std::byte* unpacked_values;  // a block's values as tiles, if the cache is packed
   };
-  std::size_t local_floats() const {
-    return strips(task_rows_) * query_floats_ + scratch_floats() + (widens_ ? wide_key_floats_ + wide_value_floats_ : 0);
-  }
+  std::size_t local_floats() const { return strips(task_rows_) * query_floats_ + scratch_floats() + wide_floats() + unpacked_floats(); }
   float* packed_queries(float* local, std::size_t s) const { return local + s * query_floats_; }
   scratch scratch_of(float* local) const {
     float* const scores = local + strips(task_rows_) * query_floats_;
     float* const weights = scores + score_floats();
     float* const packed_weights = weights + strip_ * packed_kv::block_slots;
     float* const wide_keys = scores + scratch_floats();
-    return {scores, weights, packed_weights, packed_weights + weight_floats_, wide_keys, wide_keys + wide_key_floats_};
+    auto* const unpacked_keys = reinterpret_cast<std::byte*>(wide_keys + wide_floats());
+    return {scores,         weights,
+            packed_weights, packed_weights + weight_floats_,
+            wide_keys,      wide_keys + block_keys_,
+            unpacked_keys,  unpacked_keys + block_keys_ * unpacked_size_};
   }
 
  private:
@@ -108,6 +114,8 @@ class attention_layout {
     return detail::whole_lines(product.padded(strip_) * depth * product.unit_bytes / kernels::pack_inputs / sizeof(float));
   }
   std::size_t strip_state_floats() const { return value_floats_ + detail::whole_lines(strip_) + strip_ * kernels::mass_lanes; }
+  std::size_t wide_floats() const { return widens_ ? block_keys_ + block_values_ : 0; }
+  std::size_t unpacked_floats() const { return (block_keys_ + block_values_) * unpacked_size_ / sizeof(float); }
   std::size_t score_floats() const { return packed_kv::block_tiles * tile_floats_; }
   std::size_t scratch_floats() const {
     return score_floats() + strip_ * packed_kv::block_slots + weight_floats_ + detail::whole_lines(strip_ * shape_.head_dim);
@@ -120,9 +128,10 @@ class attention_layout {
   std::size_t task_rows_;  // rows of a task, at most
   std::size_t tile_floats_;
   std::size_t value_floats_;
-  std::size_t query_floats_;   // floats of a packed strip of queries
-  std::size_t weight_floats_;  // floats of a packed strip of attention weights
-  std::size_t wide_key_floats_, wide_value_floats_;
+  std::size_t query_floats_;               // floats of a packed strip of queries
+  std::size_t weight_floats_;              // floats of a packed strip of attention weights
+  std::size_t block_keys_, block_values_;  // numbers of a block's keys and values, padding included
+  std::size_t unpacked_size_;              // bytes of an unpacked number; 0: the cache is not packed
   bool widens_;
 };
 

@@ -3,6 +3,8 @@
 // and values. The weight of the keys has an output for each slot and an input for each dimension. The weight of the values has an output
 // for each dimension and an input for each slot. So attention is two products, in prefill and in decode steps, and nothing is packed again.
 // Copies share blocks until one of them writes.
+//
+// In f32 and bf16, the weights are tiles (product_kernel.hpp). For f16 and q8_0, see kv_layout.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +14,8 @@
 #include <vector>
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
+#include <lazyprune/backend/cpu/kernels/kernels.hpp>
+#include <lazyprune/backend/cpu/kernels/kv_layout.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/memory/block_pool.hpp>
@@ -25,7 +29,6 @@ class packed_kv {
   static constexpr std::size_t block_slots = 256;
   static constexpr std::size_t block_tiles = block_slots / kernels::tile_outputs;
 
-  /// `type`: f32 or bf16.
   packed_kv(std::size_t kv_heads, std::size_t head_dim, dtype type = dtype::f32)
       : kv_heads_(kv_heads),
         head_dim_(head_dim),
@@ -35,9 +38,11 @@ class packed_kv {
   std::size_t size() const { return size_; }                   // slots
   std::size_t width() const { return kv_heads_ * head_dim_; }  // numbers of a slot's key, and of its value
   std::size_t kv_heads() const { return kv_heads_; }
-  dtype type() const { return type_; }                                                        // f32 or bf16
-  std::size_t key_depth() const { return type_ == dtype::f32 ? head_dim_ : padded_depth(); }  // inputs of a tile of keys
-  std::size_t value_tiles() const { return value_tiles_; }                                    // tiles of values
+  dtype type() const { return type_; }
+  std::size_t key_depth() const {
+    return type_ == dtype::f32 || type_ == dtype::f16 ? head_dim_ : padded_depth();
+  }                                                         // inputs of a tile of keys
+  std::size_t value_tiles() const { return value_tiles_; }  // tiles of values
   std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
   std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
 
@@ -59,7 +64,7 @@ class packed_kv {
   }
 
   /// Writes the rows of k and v (rows, kv_heads * head_dim) to these slots, which ascend. Creates missing slots. An empty cache takes the
-  /// type `as`, f32 or bf16. Any other cache keeps its type.
+  /// type `as`. Any other cache keeps its type.
   void put(std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
     assert(slots.size() == k.rows && k.rows == v.rows && k.columns == width() && v.columns == width());
     if (slots.empty()) return;
@@ -87,6 +92,24 @@ class packed_kv {
     });
   }
 
+  /// Returns whether products need tiles that `unpack_keys` and `unpack_values` write.
+  bool packed() const { return type_ == dtype::f16 || type_ == dtype::q8_0; }
+
+  /// Unpacks a tile of keys (key_depth() inputs).
+  void unpack_keys(const kernels::product_kernel& product, const std::byte* tile, std::byte* to) const {
+    if (type_ == dtype::f16)
+      product.unpack_f16(tile, key_depth(), to);
+    else
+      product.unpack_q8_0(tile, key_depth(), false, to);
+  }
+  /// Unpacks `slots` slots of a tile of values.
+  void unpack_values(const kernels::product_kernel& product, const std::byte* tile, std::size_t slots, std::byte* to) const {
+    if (type_ == dtype::f16)
+      product.unpack_f16(tile, slots, to);
+    else
+      product.unpack_q8_0(tile, slots, true, to);
+  }
+
   /// Returns a tile of keys: 32 slots of the block.
   const std::byte* key_tile(std::size_t block, std::size_t head, std::size_t tile) const {
     return head_of(block, head) + tile * key_tile_bytes();
@@ -94,13 +117,22 @@ class packed_kv {
 
   /// Returns a tile of values: 32 dimensions, from slot `first` of the block on.
   const std::byte* value_tile(std::size_t block, std::size_t head, std::size_t tile, std::size_t first) const {
-    return head_of(block, head) + block_tiles * key_tile_bytes() + tile * value_tile_bytes() + kernels::tile_offset(type_, first, 0);
+    return head_of(block, head) + block_tiles * key_tile_bytes() + tile * value_tile_bytes() + tile_bytes(first);
   }
 
-  float key(std::size_t slot, std::size_t head, std::size_t i) const { return read(key_at(slot, head, i)); }
-  float value(std::size_t slot, std::size_t head, std::size_t i) const { return read(value_at(slot, head, i)); }
+  /// Return a number.
+  float key(std::size_t slot, std::size_t head, std::size_t i) const {
+    const std::size_t output = slot % kernels::tile_outputs;
+    return read(key_tile_of(slot, head), i, output, output);
+  }
+  float value(std::size_t slot, std::size_t head, std::size_t i) const {
+    const std::size_t in_tile = slot % kernels::tile_outputs;
+    return read(value_tile_of(slot, head, i / kernels::tile_outputs), in_tile, i % kernels::tile_outputs, in_tile);
+  }
 
  private:
+  using panel = kernels::q8_0_panel;
+
   /// Changes the type of an empty cache, and frees its blocks.
   void take_type(dtype as) {
     if (size_ > 0 || as == type_) return;
@@ -118,21 +150,24 @@ class packed_kv {
   }
 
   std::size_t padded_depth() const { return (head_dim_ + 31) / 32 * 32; }
-  std::size_t key_tile_bytes() const { return kernels::tile_offset(type_, key_depth(), 0); }
-  std::size_t value_tile_bytes() const { return kernels::tile_offset(type_, block_slots, 0); }
+  /// Returns the bytes of these inputs of a tile. In bf16 they are a multiple of two, and in q8_0 of 32.
+  std::size_t tile_bytes(std::size_t inputs) const {
+    if (type_ == dtype::q8_0) return inputs / panel::inputs * panel::bytes;
+    return type_ == dtype::f16 ? inputs * kernels::f16_line::bytes : kernels::tile_offset(type_, inputs, 0);
+  }
+  std::size_t key_tile_bytes() const { return tile_bytes(key_depth()); }
+  std::size_t value_tile_bytes() const { return tile_bytes(block_slots); }
   std::size_t head_bytes() const { return block_tiles * key_tile_bytes() + value_tiles_ * value_tile_bytes(); }
   std::size_t block_bytes() const { return kv_heads_ * head_bytes(); }
 
   const std::byte* head_of(std::size_t block, std::size_t head) const { return blocks_[block].data() + head * head_bytes(); }
 
-  const std::byte* key_at(std::size_t slot, std::size_t head, std::size_t i) const {
-    const std::size_t output = slot % block_slots;
-    return key_tile(slot / block_slots, head, output / kernels::tile_outputs) +
-           kernels::tile_offset(type_, i, output % kernels::tile_outputs);
+  const std::byte* key_tile_of(std::size_t slot, std::size_t head) const {
+    return key_tile(slot / block_slots, head, slot % block_slots / kernels::tile_outputs);
   }
-  const std::byte* value_at(std::size_t slot, std::size_t head, std::size_t i) const {
-    return value_tile(slot / block_slots, head, i / kernels::tile_outputs, 0) +
-           kernels::tile_offset(type_, slot % block_slots, i % kernels::tile_outputs);
+  /// Returns a tile of values, from the first of the 32 slots on that this slot is one of.
+  const std::byte* value_tile_of(std::size_t slot, std::size_t head, std::size_t tile) const {
+    return value_tile(slot / block_slots, head, tile, slot % block_slots / kernels::tile_outputs * kernels::tile_outputs);
   }
 
   /// Rounds up to 32 numbers of a row to bf16, from number `first` on. Zeros follow the last number of the row.
@@ -143,41 +178,79 @@ class packed_kv {
     std::uint16_t numbers[kernels::tile_outputs] = {};
   };
 
+  /// Does the same for f16.
+  struct halves {
+    halves(const float* row, std::size_t first, std::size_t size) {
+      kernels::round_to_f16(row + first, std::min(kernels::tile_outputs, size - first), numbers);
+    }
+    std::uint16_t numbers[kernels::tile_outputs] = {};
+  };
+
   static void write(const std::byte* at, const void* numbers, std::size_t bytes) {
     std::memcpy(const_cast<std::byte*>(at), numbers, bytes);
   }
 
-  /// A line of keys has one dimension of 32 slots or, in bf16, two dimensions.
-  void put_key(std::size_t slot, std::size_t head, const float* key) {
-    const std::byte* line = key_at(slot, head, 0);
-    if (type_ == dtype::f32) {
-      for (std::size_t i = 0; i < head_dim_; ++i, line += kernels::line_bytes) write(line, key + i, 4);
-      return;
+  /// Does the same for q8_0.
+  struct quantized {
+    quantized(const float* row, std::size_t first, std::size_t size) {
+      static const auto pack = kernels::int8_kernel_of(has(isa::avx2) ? isa::avx2 : isa::portable)->pack;
+      std::byte packed[kernels::int8_block::row_bytes];
+      pack(row + first, size, 1, std::min(panel::inputs, size - first), panel::inputs, packed);
+      float exact;
+      std::memcpy(&exact, packed + kernels::int8_block{1}.scale(0), sizeof exact);
+      scale = f16_of_float(exact);
+      std::memcpy(codes, packed, sizeof codes);
     }
-    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs) {
-      const rounded some(key, first, head_dim_);
-      const std::size_t pairs = (std::min(kernels::tile_outputs, head_dim_ - first) + 1) / 2;
-      for (std::size_t i = 0; i < pairs; ++i, line += kernels::line_bytes) write(line, some.numbers + 2 * i, 4);
+    std::uint16_t scale;
+    std::byte codes[panel::inputs];
+  };
+
+  /// Writes a key. A line has one dimension of 32 slots or, in bf16, two dimensions.
+  void put_key(std::size_t slot, std::size_t head, const float* key) {
+    const std::byte* tile = key_tile_of(slot, head);
+    const std::size_t output = slot % kernels::tile_outputs;
+    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, tile += tile_bytes(kernels::tile_outputs)) {
+      const std::size_t count = std::min(kernels::tile_outputs, head_dim_ - first);
+      if (type_ == dtype::f32) {
+        for (std::size_t i = 0; i < count; ++i) write(tile + tile_bytes(i) + 4 * output, key + first + i, 4);
+      } else if (type_ == dtype::f16) {
+        const halves some(key, first, head_dim_);
+        for (std::size_t i = 0; i < count; ++i) write(tile + tile_bytes(i) + 2 * output, some.numbers + i, 2);
+      } else if (type_ == dtype::bf16) {
+        const rounded some(key, first, head_dim_);
+        for (std::size_t i = 0; i < count; i += 2) write(tile + tile_bytes(i) + 4 * output, some.numbers + i, 4);
+      } else {
+        const quantized some(key, first, head_dim_);
+        write(tile + 2 * output, &some.scale, 2);
+        for (std::size_t i = 0; i < count; ++i) write(tile + panel::line(i) + output, some.codes + i, 1);
+      }
     }
   }
 
-  /// A line of values has 32 dimensions of one slot or, in bf16, of two slots.
+  /// Writes a value. A line has 32 dimensions of one slot or, in bf16, of two slots.
   void put_value(std::size_t slot, std::size_t head, const float* value) {
-    const std::byte* line = value_at(slot, head, 0);
-    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, line += value_tile_bytes()) {
+    const std::byte* tile = value_tile_of(slot, head, 0);
+    const std::size_t input = slot % kernels::tile_outputs;
+    for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, tile += value_tile_bytes()) {
       const std::size_t count = std::min(kernels::tile_outputs, head_dim_ - first);
       if (type_ == dtype::f32) {
-        write(line, value + first, count * 4);
-      } else {
+        write(tile + tile_bytes(input), value + first, count * 4);
+      } else if (type_ == dtype::f16) {
+        write(tile + tile_bytes(input), halves(value, first, head_dim_).numbers, count * 2);
+      } else if (type_ == dtype::bf16) {
         const rounded some(value, first, head_dim_);
-        for (std::size_t i = 0; i < count; ++i) write(line + 4 * i, some.numbers + i, 2);
+        for (std::size_t i = 0; i < count; ++i) write(tile + kernels::tile_offset(type_, input, i), some.numbers + i, 2);
+      } else {
+        const quantized some(value, first, head_dim_);
+        write(tile + 2 * input, &some.scale, 2);
+        write(tile + panel::line(input), some.codes, count);
       }
     }
   }
 
   /// Writes the values of slots `slot` and `slot + 1` in bf16. `slot` is even.
   void put_values(std::size_t slot, std::size_t head, const float* value, const float* next) {
-    const std::byte* line = value_at(slot, head, 0);
+    const std::byte* line = value_tile_of(slot, head, 0) + kernels::tile_offset(type_, slot % kernels::tile_outputs, 0);
     for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, line += value_tile_bytes()) {
       const rounded lower(value, first, head_dim_), upper(next, first, head_dim_);
       std::uint32_t pairs[kernels::tile_outputs];
@@ -187,15 +260,16 @@ class packed_kv {
     }
   }
 
-  float read(const std::byte* at) const {
-    if (type_ == dtype::f32) {
-      float number;
-      std::memcpy(&number, at, 4);
-      return number;
+  /// Reads a number of a tile. In q8_0, `slot` is the place of the number's scale.
+  float read(const std::byte* tile, std::size_t input, std::size_t output, std::size_t slot) const {
+    if (type_ == dtype::q8_0) {
+      const std::byte* const at = tile + tile_bytes(input / panel::inputs * panel::inputs);
+      return panel::scale(at, slot) * static_cast<float>(std::to_integer<std::int8_t>(at[panel::line(input % panel::inputs) + output]));
     }
-    std::uint16_t half;
-    std::memcpy(&half, at, 2);
-    return float_of_bf16(half);
+    const std::size_t at = type_ == dtype::f16 ? tile_bytes(input) + 2 * output : kernels::tile_offset(type_, input, output);
+    float number;
+    lazyprune::widen(tensor{type_, 1, 1, tile + at}, 0, 1, &number);
+    return number;
   }
 
   std::size_t kv_heads_;

@@ -165,6 +165,14 @@ inline integers chosen(integers a, integers places, integers b) {
   for (int i = 0; i < 16; ++i) result.lane[i] = (places.lane[i] & 16 ? b : a).lane[places.lane[i] & 15];
   return result;
 }
+/// Returns the halves of lanes that `places` names, 0 to 31.
+inline integers halves_chosen(integers places, integers a) {
+  std::uint16_t from[32], where[32], to[32];
+  std::memcpy(from, a.lane, 64), std::memcpy(where, places.lane, 64);
+  for (int i = 0; i < 32; ++i) to[i] = from[where[i] & 31];
+  std::memcpy(a.lane, to, 64);
+  return a;
+}
 /// Multiplies numbers of 16 bits with signs, and adds two neighbouring products.
 inline integers pairs_multiplied(integers a, integers b) {
   const auto half = [](std::uint32_t lane, int i) { return std::int32_t{static_cast<std::int16_t>(lane >> 16 * i)}; };
@@ -401,6 +409,7 @@ long call(long number, Arguments... arguments) {
 #define _mm512_broadcast_i32x4 emulated::repeated
 #define _mm512_shuffle_epi8 emulated::bytes_chosen
 #define _mm512_permutex2var_epi32 emulated::chosen
+#define _mm512_permutexvar_epi16 emulated::halves_chosen
 #define _mm512_madd_epi16 emulated::pairs_multiplied
 #define _mm512_dpbusd_epi32 emulated::add_byte_products
 #define _mm256_dpbusd_avx_epi32 emulated::add_byte_products

@@ -26,3 +26,13 @@ TEST_CASE("f32 and bf16 numbers become float, or bf16 rounded to nearest, and no
       CHECK(narrow[n] == 9);
     }
 }
+
+TEST_CASE("numbers are rounded to f16, and nothing else is written") {
+  for (std::size_t n = 0; n < 40; ++n) {
+    const auto numbers = normal_floats(n, 1);
+    std::vector<std::uint16_t> narrow(n + 1, 9);
+    kernels::round_to_f16(numbers.data(), n, narrow.data());
+    for (std::size_t i = 0; i < n; ++i) CHECK(narrow[i] == f16_of_float(numbers[i]));
+    CHECK(narrow[n] == 9);
+  }
+}

@@ -34,6 +34,18 @@ void convert(dtype type, const std::byte* from, std::size_t count, To* to) {
   }
 }
 
+/// Rounds `count` numbers to f16.
+inline void round_to_f16(const float* from, std::size_t count, std::uint16_t* to) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (has(isa::avx2)) {
+    done = count / 8 * 8;
+    avx2::round_to_f16(from, done, to);
+  }
+#endif
+  for (; done < count; ++done) to[done] = f16_of_float(from[done]);
+}
+
 }  // namespace kernels
 }  // namespace v0
 }  // namespace lazyprune

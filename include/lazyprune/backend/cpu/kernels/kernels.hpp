@@ -28,14 +28,20 @@ namespace kernels {
 
 /// The kernels of one instruction set.
 struct kernel_set {
-  const product_kernel& f32;               // multiplies by weights, keys and values in f32
-  const product_kernel& bf16;              // multiplies by weights, keys and values in bf16
-  const attention_kernel& attention_f32;   // for keys and values in f32
-  const attention_kernel& attention_bf16;  // for keys and values in bf16
+  const product_kernel& f32;               // multiplies by tiles in f32
+  const product_kernel& bf16;              // multiplies by tiles in bf16
+  const attention_kernel& attention_f32;   // for tiles of keys and values in f32
+  const attention_kernel& attention_bf16;  // for tiles of keys and values in bf16
   const elementwise_kernel& elementwise;
 
-  const product_kernel& product(dtype weights) const { return weights == dtype::f32 ? f32 : bf16; }
-  const attention_kernel& attention(dtype keys) const { return keys == dtype::f32 ? attention_f32 : attention_bf16; }
+  const product_kernel& product(dtype tiles) const { return tiles == dtype::f32 ? f32 : bf16; }
+  const attention_kernel& attention(dtype tiles) const { return tiles == dtype::f32 ? attention_f32 : attention_bf16; }
+
+  /// Returns the type of the tiles of keys and values.
+  dtype tiles_of(dtype kv) const {
+    if (kv == dtype::q8_0) return bf16.unpack_q8_0 ? dtype::bf16 : dtype::f32;
+    return kv == dtype::f16 ? dtype::f32 : kv;
+  }
 };
 
 inline const kernel_set& kernels_of([[maybe_unused]] isa path) {

@@ -114,6 +114,10 @@ struct product_kernel {
   /// floats apart. Null if packing x first is as fast.
   void (*multiply_unpacked)(const float* x, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, bool more);
 
+  /// Unpack keys or values (kv_layout.hpp) to lines of a tile. Null if keys and values of this type are unpacked to tiles of another type.
+  void (*unpack_f16)(const std::byte* lines, std::size_t inputs, std::byte* tile);
+  void (*unpack_q8_0)(const std::byte* panels, std::size_t inputs, bool values, std::byte* tile);
+
   /// out (rows, 32) = sums + bias (32), or out += sums + bias.
   void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
   void (*add)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);

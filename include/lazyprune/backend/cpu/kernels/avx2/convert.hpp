@@ -42,6 +42,12 @@ LAZYPRUNE_AVX2_CONVERT_INLINE void store_as(std::uint16_t* to, __m256 numbers) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(halves));
 }
 
+/// Rounds `count` numbers to f16: to the nearest number, ties to even. `count` is a multiple of eight.
+LAZYPRUNE_AVX2_CONVERT inline void round_to_f16(const float* from, std::size_t count, std::uint16_t* to) {
+  for (std::size_t i = 0; i < count; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+}
+
 /// Converts `count` numbers. `count` is a multiple of eight.
 template <dtype From, class To>
 LAZYPRUNE_AVX2_CONVERT inline void convert(const std::byte* from, std::size_t count, To* to) {

@@ -8,6 +8,7 @@
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/unpack.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/unpack_kv.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
@@ -167,6 +168,8 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
                                     .multiply_unpacked = nullptr,
+                                    .unpack_f16 = unpack_f16,
+                                    .unpack_q8_0 = unpack_q8_0,
                                     .store = store,
                                     .add = add,
                                     .gate_silu = gate<gate_activation::silu>,
@@ -176,6 +179,8 @@ inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
   k.line_inputs = 2;
   k.unpacked_bytes = unpacked_bf16_bytes;
+  k.unpack_f16 = nullptr;
+  k.unpack_q8_0 = nullptr;
   k.unpack = unpack;
   k.multiply = multiply<std::uint32_t>;
   return k;

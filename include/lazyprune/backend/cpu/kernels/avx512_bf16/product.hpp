@@ -4,6 +4,7 @@
 
 #include <lazyprune/backend/cpu/kernels/avx512/product.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/unpack.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512_bf16/unpack_kv.hpp>
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -117,6 +118,7 @@ inline constexpr product_kernel bf16 = [] {
   k.packed_number = packed_number;
   k.multiply = multiply;
   k.unpack = unpack;
+  k.unpack_q8_0 = unpack_q8_0;
   k.widen = nullptr;
   k.multiply_wide = nullptr;
   k.multiply_unpacked = nullptr;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include <lazyprune/backend/cpu/kernels/portable/unpack.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/unpack_kv.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
@@ -108,6 +109,8 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
                                     .multiply_unpacked = nullptr,
+                                    .unpack_f16 = unpack_f16,
+                                    .unpack_q8_0 = unpack_q8_0,
                                     .store = store,
                                     .add = add,
                                     .gate_silu = gate<gate_activation::silu>,
@@ -117,6 +120,8 @@ inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
   k.line_inputs = 2;
   k.unpacked_bytes = unpacked_bf16_bytes;
+  k.unpack_f16 = nullptr;
+  k.unpack_q8_0 = nullptr;
   k.unpack = unpack;
   k.multiply = multiply_bf16;
   k.widen = widen;

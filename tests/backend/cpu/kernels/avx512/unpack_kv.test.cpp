@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/kernels/avx512/unpack_kv.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/cpu/kernels/contract.hpp>
+#include <backend/cpu/kernels/unpack_kv_contract.hpp>
+
+TEST_CASE("keys and values in f16 and q8_0 are unpacked to f32 in AVX-512") {
+  if (lazyprune_test::is_missing(lazyprune::isa::avx512)) return;
+  lazyprune_test::check_unpack_f16(lazyprune::kernels::avx512::unpack_f16);
+  lazyprune_test::check_unpack_q8_0(lazyprune::kernels::avx512::unpack_q8_0, lazyprune::dtype::f32);
+}
