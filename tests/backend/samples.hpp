@@ -105,8 +105,10 @@ class rows_of_blocks final : public lazyprune::row_reader {
   rows_of_blocks(const lazyprune::block_format& format, bool keeps) : format_(format), keeps_(keeps) {}
 
   const lazyprune::block_format* format() const override { return keeps_ ? &format_ : nullptr; }
-  void read_block(const lazyprune::tensor&, std::size_t row, std::size_t block, lazyprune::quantized_block& to) const override {
-    to = random_block(format_, static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(block));
+  void read_blocks(const lazyprune::tensor&, std::size_t row, std::size_t first, std::size_t count,
+                   lazyprune::quantized_block* to) const override {
+    for (std::size_t b = first; b < first + count; ++b)
+      *to++ = random_block(format_, static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(b));
   }
   void read(const lazyprune::tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
     for (std::size_t i = first; i < first + count; i += format_.inputs) {

@@ -79,24 +79,29 @@ TEST_CASE("blocks computed by hand") {
 TEST_CASE("the blocks of a format have the numbers that dequantize gives") {
   std::mt19937 random(11);
   for (const ggml_type& type : lazyprune::detail::ggml_types) {
-    CHECK((type.format != nullptr) == (type.read_block != nullptr));
+    CHECK((type.format != nullptr) == (type.read_blocks != nullptr));
     if (!type.format) continue;
     CAPTURE(type.name);
     const lazyprune::block_format& format = *type.format;
     REQUIRE(format.inputs == type.values);
     REQUIRE((!format.has_least || format.offset == 0));
-    std::vector<std::byte> block(type.bytes);
-    for (std::byte& b : block) b = static_cast<std::byte>(random() % 120);  // bytes below 120 keep each f16 scale finite
-    const auto values = floats(type, block);
-    lazyprune::quantized_block parts;
-    type.read_block(block.data(), parts);
-    const double scale = lazyprune::float_of_f16(parts.scale), least = lazyprune::float_of_f16(parts.least);
+    constexpr std::size_t blocks = 3;
+    std::vector<std::byte> bytes(blocks * type.bytes);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random() % 120);  // bytes below 120 keep each f16 scale finite
+    const auto values = floats(type, bytes);
+    lazyprune::quantized_block read[blocks];
+    type.read_blocks(bytes.data(), blocks, read);
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < format.inputs; ++i) {
-      const std::size_t g = i / format.group;
-      const double by = format.groups() > 1 ? parts.scales[g] : 1, less = format.groups() > 1 ? parts.leasts[g] : 1;
-      CHECK(parts.codes[i] < 1 << format.bits);
-      wrong += values[i] != rounded_once(scale * by, format.meant(parts.codes[i]) - format.offset, format.has_least ? -least * less : 0.0);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const lazyprune::quantized_block& parts = read[b];
+      const double scale = lazyprune::float_of_f16(parts.scale), least = lazyprune::float_of_f16(parts.least);
+      for (std::size_t i = 0; i < format.inputs; ++i) {
+        const std::size_t g = i / format.group;
+        const double by = format.groups() > 1 ? parts.scales[g] : 1, less = format.groups() > 1 ? parts.leasts[g] : 1;
+        CHECK(parts.codes[i] < 1 << format.bits);
+        wrong += values[b * format.inputs + i] !=
+                 rounded_once(scale * by, format.meant(parts.codes[i]) - format.offset, format.has_least ? -least * less : 0.0);
+      }
     }
     CHECK(wrong == 0);
   }

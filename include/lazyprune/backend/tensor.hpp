@@ -46,10 +46,10 @@ class row_reader {
 
   /// Returns the format of the rows if a backend may keep their blocks, else null. The blocks then have the numbers that `read` gives.
   virtual const block_format* format() const { return nullptr; }
-  /// Reads block number `block` of a row, if format() is not null. Any number of threads may read at once.
-  virtual void read_block(const tensor& matrix, std::size_t row, std::size_t block, quantized_block& to) const {
+  /// Reads `count` blocks of a row, from block number `first` on, if format() is not null. Any number of threads may read at once.
+  virtual void read_blocks(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, quantized_block* to) const {
     assert(!format());
-    static_cast<void>(matrix), static_cast<void>(row), static_cast<void>(block), static_cast<void>(to);
+    static_cast<void>(matrix), static_cast<void>(row), static_cast<void>(first), static_cast<void>(count), static_cast<void>(to);
   }
 };
 

@@ -35,8 +35,8 @@ class ggml_rows final : public row_reader {
 
   const block_format* format() const override { return keeps_ ? type_.format : nullptr; }
 
-  void read_block(const tensor& matrix, std::size_t row, std::size_t block, quantized_block& to) const override {
-    type_.read_block(place(matrix, row, block * type_.values), to);
+  void read_blocks(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, quantized_block* to) const override {
+    type_.read_blocks(place(matrix, row, first * type_.values), count, to);
   }
 
   void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {

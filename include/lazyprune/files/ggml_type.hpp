@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <lazyprune/backend/block_format.hpp>
 #include <lazyprune/backend/tensor.hpp>
@@ -25,8 +27,8 @@ struct ggml_type {
   /// Dequantizes `blocks` blocks to float. The pointer is null if the type is not supported. Plain types have blocks of one value.
   void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
   const block_format* format = nullptr;  // null: backends cannot keep the blocks of this type
-  /// Takes a block apart, if `format` is not null.
-  void (*read_block)(const std::byte* from, quantized_block& to) = nullptr;
+  /// Takes blocks apart, if `format` is not null.
+  void (*read_blocks)(const std::byte* from, std::size_t blocks, quantized_block* to) = nullptr;
 };
 
 namespace detail {
@@ -74,10 +76,17 @@ void each_coded_block(const std::byte* from, std::size_t blocks, float* __restri
   }
 }
 
-/// Reads a block of a type.
-template <void (*Read)(block_bytes, quantized_block&)>
-void one_block(const std::byte* from, quantized_block& to) {
-  Read({from}, to);
+/// Reads blocks of a type, `Bytes` bytes each.
+template <std::size_t Bytes, void (*Read)(block_bytes, quantized_block&)>
+void read_each(const std::byte* from, std::size_t blocks, quantized_block* to) {
+  for (std::size_t i = 0; i < blocks; ++i) Read({from + i * Bytes}, to[i]);
+}
+
+/// Calls work(i) for each i below `Count`. In it, i is a constant. Compilers vectorize shifts of bytes only by constants.
+template <std::size_t Count, class Work>
+constexpr void for_constants(const Work& work) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) { (work(std::integral_constant<std::size_t, I>{}), ...); }
+  (std::make_index_sequence<Count>{});
 }
 
 constexpr std::uint8_t low_byte(int i) { return static_cast<std::uint8_t>(i); }
@@ -140,11 +149,11 @@ inline constexpr block_format q2_k{256, 16, 4, 0, true};
 
 inline void read_q2_k(block_bytes b, quantized_block& __restrict to) {
   to.scale = b.word(80), to.least = b.word(82);
-  for (std::size_t i = 0; i < 16; ++i) {
+  for_constants<16>([&](auto i) {
     to.scales[i] = static_cast<std::int8_t>(b[i] & 15), to.leasts[i] = low_byte(b[i] >> 4);
     const block_bytes q = b + 16 + 32 * (i / 8) + 16 * (i % 2);
     for (std::size_t j = 0; j < 16; ++j) to.codes[16 * i + j] = low_byte(q[j] >> 2 * (i % 8 / 2) & 3);
-  }
+  });
 }
 
 inline constexpr block_format q3_k{256, 16, 4, 4, false};
@@ -152,12 +161,12 @@ inline constexpr block_format q3_k{256, 16, 4, 4, false};
 inline void read_q3_k(block_bytes b, quantized_block& __restrict to) {
   to.scale = b.word(108);
   const block_bytes scales = b + 96;
-  for (std::size_t i = 0; i < 16; ++i) {
+  for_constants<16>([&](auto i) {
     const int scale = (scales[i % 8] >> 4 * (i / 8) & 15) | (scales[8 + i % 4] >> 2 * (i / 4) & 3) << 4;
     to.scales[i] = static_cast<std::int8_t>(scale - 32);
     const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2), third = b + 16 * (i % 2);
     for (std::size_t j = 0; j < 16; ++j) to.codes[16 * i + j] = low_byte((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4);
-  }
+  });
 }
 
 /// Reads the common scales of Q4_K and Q5_K, and the eight pairs of 6-bit numbers that they pack into twelve bytes.
@@ -175,32 +184,32 @@ inline constexpr block_format q4_k{256, 32, 4, 0, true};
 
 inline void read_q4_k(block_bytes b, quantized_block& __restrict to) {
   read_packed_scales(b, to);
-  for (std::size_t i = 0; i < 8; ++i) {
+  for_constants<8>([&](auto i) {
     const block_bytes q = b + 16 + 32 * (i / 2);
     for (std::size_t j = 0; j < 32; ++j) to.codes[32 * i + j] = low_byte(q[j] >> 4 * (i % 2) & 15);
-  }
+  });
 }
 
 inline constexpr block_format q5_k{256, 32, 5, 0, true};
 
 inline void read_q5_k(block_bytes b, quantized_block& __restrict to) {
   read_packed_scales(b, to);
-  for (std::size_t i = 0; i < 8; ++i) {
+  for_constants<8>([&](auto i) {
     const block_bytes q = b + 48 + 32 * (i / 2), fifth = b + 16;
     for (std::size_t j = 0; j < 32; ++j) to.codes[32 * i + j] = low_byte((q[j] >> 4 * (i % 2) & 15) | (fifth[j] >> i & 1) << 4);
-  }
+  });
 }
 
 inline constexpr block_format q6_k{256, 16, 6, 32, false};
 
 inline void read_q6_k(block_bytes b, quantized_block& __restrict to) {
   to.scale = b.word(208);
-  for (std::size_t i = 0; i < 16; ++i) {
-    to.scales[i] = static_cast<std::int8_t>(b.signed_byte(192 + i));
-    const block_bytes low = b + 64 * (i / 8) + 16 * (i % 4), high = b + 128 + 32 * (i / 8) + 16 * (i % 2);
-    for (std::size_t j = 0; j < 16; ++j)
-      to.codes[16 * i + j] = low_byte((low[j] >> 4 * (i % 8 / 4) & 15) | (high[j] >> 2 * (i % 8 / 2) & 3) << 4);
-  }
+  for (std::size_t i = 0; i < 16; ++i) to.scales[i] = static_cast<std::int8_t>(b.signed_byte(192 + i));
+  for_constants<8>([&](auto i) {
+    const block_bytes low = b + 64 * (i / 4) + 32 * (i % 2), high = b + 128 + 32 * (i / 4);
+    for (std::size_t j = 0; j < 32; ++j)
+      to.codes[32 * i + j] = low_byte((low[j] >> 4 * (i % 4 / 2) & 15) | (high[j] >> 2 * (i % 4) & 3) << 4);
+  });
 }
 
 // In these types, four bits select one of sixteen values.
@@ -242,26 +251,26 @@ inline void read_mxfp4(block_bytes b, float* out) {
 inline constexpr ggml_type ggml_types[] = {
     {0, "F32", 1, 4, read_plain<dtype::f32>},
     {1, "F16", 1, 2, read_plain<dtype::f16>},
-    {2, "Q4_0", 32, 18, each_coded_block<q4_0, 18, read_q4_0>, &q4_0, one_block<read_q4_0>},
-    {3, "Q4_1", 32, 20, each_coded_block<q4_1, 20, read_q4_1>, &q4_1, one_block<read_q4_1>},
-    {6, "Q5_0", 32, 22, each_coded_block<q5_0, 22, read_q5_0>, &q5_0, one_block<read_q5_0>},
-    {7, "Q5_1", 32, 24, each_coded_block<q5_1, 24, read_q5_1>, &q5_1, one_block<read_q5_1>},
-    {8, "Q8_0", 32, 34, each_coded_block<q8_0, 34, read_q8_0>, &q8_0, one_block<read_q8_0>},
+    {2, "Q4_0", 32, 18, each_coded_block<q4_0, 18, read_q4_0>, &q4_0, read_each<18, read_q4_0>},
+    {3, "Q4_1", 32, 20, each_coded_block<q4_1, 20, read_q4_1>, &q4_1, read_each<20, read_q4_1>},
+    {6, "Q5_0", 32, 22, each_coded_block<q5_0, 22, read_q5_0>, &q5_0, read_each<22, read_q5_0>},
+    {7, "Q5_1", 32, 24, each_coded_block<q5_1, 24, read_q5_1>, &q5_1, read_each<24, read_q5_1>},
+    {8, "Q8_0", 32, 34, each_coded_block<q8_0, 34, read_q8_0>, &q8_0, read_each<34, read_q8_0>},
     {9, "Q8_1", 32, 36},
-    {10, "Q2_K", 256, 84, each_coded_block<q2_k, 84, read_q2_k>, &q2_k, one_block<read_q2_k>},
-    {11, "Q3_K", 256, 110, each_coded_block<q3_k, 110, read_q3_k>, &q3_k, one_block<read_q3_k>},
-    {12, "Q4_K", 256, 144, each_coded_block<q4_k, 144, read_q4_k>, &q4_k, one_block<read_q4_k>},
-    {13, "Q5_K", 256, 176, each_coded_block<q5_k, 176, read_q5_k>, &q5_k, one_block<read_q5_k>},
-    {14, "Q6_K", 256, 210, each_coded_block<q6_k, 210, read_q6_k>, &q6_k, one_block<read_q6_k>},
+    {10, "Q2_K", 256, 84, each_coded_block<q2_k, 84, read_q2_k>, &q2_k, read_each<84, read_q2_k>},
+    {11, "Q3_K", 256, 110, each_coded_block<q3_k, 110, read_q3_k>, &q3_k, read_each<110, read_q3_k>},
+    {12, "Q4_K", 256, 144, each_coded_block<q4_k, 144, read_q4_k>, &q4_k, read_each<144, read_q4_k>},
+    {13, "Q5_K", 256, 176, each_coded_block<q5_k, 176, read_q5_k>, &q5_k, read_each<176, read_q5_k>},
+    {14, "Q6_K", 256, 210, each_coded_block<q6_k, 210, read_q6_k>, &q6_k, read_each<210, read_q6_k>},
     {15, "Q8_K", 256, 292},
     {16, "IQ2_XXS", 256, 66},
     {17, "IQ2_XS", 256, 74},
     {18, "IQ3_XXS", 256, 98},
     {19, "IQ1_S", 256, 50},
-    {20, "IQ4_NL", 32, 18, each_coded_block<iq4_nl, 18, read_iq4_nl>, &iq4_nl, one_block<read_iq4_nl>},
+    {20, "IQ4_NL", 32, 18, each_coded_block<iq4_nl, 18, read_iq4_nl>, &iq4_nl, read_each<18, read_iq4_nl>},
     {21, "IQ3_S", 256, 110},
     {22, "IQ2_S", 256, 82},
-    {23, "IQ4_XS", 256, 136, each_coded_block<iq4_xs, 136, read_iq4_xs>, &iq4_xs, one_block<read_iq4_xs>},
+    {23, "IQ4_XS", 256, 136, each_coded_block<iq4_xs, 136, read_iq4_xs>, &iq4_xs, read_each<136, read_iq4_xs>},
     {24, "I8", 1, 1},
     {25, "I16", 1, 2},
     {26, "I32", 1, 4},

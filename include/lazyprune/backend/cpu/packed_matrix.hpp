@@ -9,10 +9,6 @@
 // in 8 bits, or they unpack them to lines of bf16. Unpacked, they have the bits of a weight that was rounded to bf16 when it was packed.
 #pragma once
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -164,13 +160,16 @@ class packed_matrix {
 
   /// Fills the panels of a tile.
   void fill_panels(std::span<const tensor> parts, std::size_t t) {
-    const std::size_t inputs = panels_->format.inputs;
-    quantized_block blocks[kernels::tile_outputs];
-    for (std::size_t first = 0; first < depth_; first += inputs) {
+    constexpr std::size_t most = row_reader::unit / 32;  // blocks of a row that are read at a time
+    const std::size_t inputs = panels_->format.inputs, some = row_reader::unit / inputs;
+    const auto blocks = std::make_unique<quantized_block[]>(kernels::tile_outputs * most);
+    for (std::size_t first = 0; first < depth_; first += row_reader::unit) {
+      const std::size_t count = std::min(some, (depth_ - first) / inputs);
       for (std::size_t lane = 0; lane < kernels::tile_outputs; ++lane)
         if (const row_of_part from = row_of(parts, t, lane / half_outputs, lane % half_outputs); from.part)
-          from.part->reader->read_block(*from.part, from.part->first_row + from.row, first / inputs, blocks[lane]);
-      panels_->write(blocks, values_.data() + t * tile_bytes_ + offset(first));
+          from.part->reader->read_blocks(*from.part, from.part->first_row + from.row, first / inputs, count, &blocks[lane * most]);
+      for (std::size_t b = 0; b < count; ++b)
+        panels_->write(&blocks[b], most, values_.data() + t * tile_bytes_ + offset(first + b * inputs));
     }
   }
 
@@ -230,7 +229,7 @@ class packed_matrix {
         else
           rows[lane] = convert(source, first, count, converted[lane]);
       }
-      transpose(rows, std::min(block_lines, lines - line), to);
+      kernels::write_columns(rows, std::min(block_lines, lines - line), kernels::line_bytes, to);
     }
   }
 
@@ -253,27 +252,6 @@ class packed_matrix {
     else
       kernels::convert(type, from, numbers, reinterpret_cast<std::uint16_t*>(to));
     return to;
-  }
-
-  /// Writes each of the first `lines` columns of 16 rows as half of a line. Elements have 32 bits.
-  static void transpose(const std::byte* const (&rows)[half_outputs], std::size_t lines, std::byte* to) {
-#if defined(__SSE2__)
-    const auto load = [&](std::size_t row, std::size_t column) {
-      return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + column * 4)));
-    };
-    for (std::size_t column = 0; column < lines; column += 4)
-      for (std::size_t row = 0; row < half_outputs; row += 4) {
-        __m128 a = load(row, column), b = load(row + 1, column), c = load(row + 2, column), d = load(row + 3, column);
-        _MM_TRANSPOSE4_PS(a, b, c, d);
-        const __m128 columns[] = {a, b, c, d};
-        for (std::size_t i = 0; i < 4 && column + i < lines; ++i)
-          _mm_store_ps(reinterpret_cast<float*>(to + (column + i) * kernels::line_bytes + row * 4), columns[i]);
-      }
-#else
-    for (std::size_t column = 0; column < lines; ++column)
-      for (std::size_t row = 0; row < half_outputs; ++row)
-        std::memcpy(to + column * kernels::line_bytes + row * 4, rows[row] + column * 4, 4);
-#endif
   }
 
   std::size_t outputs_;

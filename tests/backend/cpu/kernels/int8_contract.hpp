@@ -179,7 +179,7 @@ inline void check_largest_int8_products(const lazyprune::kernels::product_kernel
         quantized_block blocks[outputs];
         std::fill_n(blocks, outputs, block);
         std::vector<std::byte> panel(layout.bytes), tile(format.inputs / unit * kernel.unpacked_bytes(format));
-        layout.write(blocks, panel.data());
+        layout.write(blocks, 1, panel.data());
         kernel.unpack(layout, panel.data(), format.inputs, tile.data());
         const std::vector<float> row(format.inputs, x);
         std::vector<std::byte> packed(format.inputs / unit * kernels::int8_block{1}.bytes());

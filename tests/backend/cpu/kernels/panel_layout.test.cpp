@@ -14,19 +14,37 @@ using kernels::panel_layout;
 TEST_CASE("a panel keeps every number of its blocks") {
   for (const block_format& format : block_formats) {
     const panel_layout layout(format);
-    quantized_block blocks[kernels::tile_outputs];
-    for (std::uint32_t output = 0; output < kernels::tile_outputs; ++output) blocks[output] = random_block(format, output, 3);
+    constexpr std::size_t stride = 3;  // the blocks between are not this panel's
+    quantized_block blocks[kernels::tile_outputs * stride];
+    for (std::uint32_t output = 0; output < kernels::tile_outputs; ++output) blocks[output * stride] = random_block(format, output, 3);
     std::vector<std::byte> panel(layout.bytes, std::byte{0xff});
-    layout.write(blocks, panel.data());
+    layout.write(blocks, stride, panel.data());
     bool right = true;
     for (std::size_t output = 0; output < kernels::tile_outputs; ++output)
       for (std::size_t i = 0; i < format.inputs; ++i) {
         const int code = layout.code(panel.data(), i, output);
         const float number = layout.factors_of(panel.data(), i / format.group, output).number(code);
-        right = right && code == format.meant(blocks[output].codes[i]) && number == number_of(format, blocks[output], i);
+        right = right && code == format.meant(blocks[output * stride].codes[i]) && number == number_of(format, blocks[output * stride], i);
       }
     CHECK(right);
     CHECK(layout.bytes % kernels::cache_line == 0);
+  }
+}
+
+TEST_CASE("columns of rows are written one after another, and nothing between them") {
+  for (std::size_t count = 0; count <= 9; ++count) {
+    std::uint32_t numbers[kernels::half_outputs][12] = {};
+    const std::byte* rows[kernels::half_outputs];
+    for (std::uint32_t r = 0; r < kernels::half_outputs; ++r) {
+      for (std::uint32_t c = 0; c < 12; ++c) numbers[r][c] = 100 * r + c;
+      rows[r] = reinterpret_cast<const std::byte*>(numbers[r]);
+    }
+    std::vector<std::uint32_t> to(12 * 20, 7);
+    kernels::write_columns(rows, count, 20 * sizeof(std::uint32_t), reinterpret_cast<std::byte*>(to.data()));
+    std::size_t wrong = 0;
+    for (std::uint32_t c = 0; c < 12; ++c)
+      for (std::uint32_t r = 0; r < 20; ++r) wrong += to[c * 20 + r] != (c < count && r < kernels::half_outputs ? 100 * r + c : 7);
+    CHECK(wrong == 0);
   }
 }
 

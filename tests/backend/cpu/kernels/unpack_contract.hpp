@@ -21,7 +21,7 @@ inline std::vector<std::byte> random_panels(const lazyprune::kernels::panel_layo
   for (std::uint32_t b = 0; b < panels; ++b) {
     quantized_block blocks[kernels::tile_outputs];
     for (std::uint32_t output = 0; output < kernels::tile_outputs; ++output) blocks[output] = random_block(layout.format, output, b);
-    layout.write(blocks, packed.data() + b * layout.bytes);
+    layout.write(blocks, 1, packed.data() + b * layout.bytes);
   }
   return packed;
 }

@@ -8,6 +8,11 @@
 // bits in a second plane, where 64 bytes have one bit of eight lines, or two bits of four lines.
 #pragma once
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#include <xmmintrin.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +24,27 @@
 namespace lazyprune {
 inline namespace v0 {
 namespace kernels {
+
+/// Writes each of the first `count` columns of 16 rows to 64 contiguous bytes, `stride` bytes after the column before. Elements have 32
+/// bits.
+inline void write_columns(const std::byte* const (&rows)[half_outputs], std::size_t count, std::size_t stride, std::byte* to) {
+#if defined(__SSE2__)
+  const auto load = [&](std::size_t row, std::size_t column) {
+    return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + column * 4)));
+  };
+  for (std::size_t column = 0; column < count; column += 4)
+    for (std::size_t row = 0; row < half_outputs; row += 4) {
+      __m128 a = load(row, column), b = load(row + 1, column), c = load(row + 2, column), d = load(row + 3, column);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      const __m128 columns[] = {a, b, c, d};
+      for (std::size_t i = 0; i < 4 && column + i < count; ++i)
+        _mm_storeu_ps(reinterpret_cast<float*>(to + (column + i) * stride + row * 4), columns[i]);
+    }
+#else
+  for (std::size_t column = 0; column < count; ++column)
+    for (std::size_t row = 0; row < half_outputs; ++row) std::memcpy(to + column * stride + row * 4, rows[row] + column * 4, 4);
+#endif
+}
 
 /// Says where the parts of a panel are, in bytes from its start.
 struct panel_layout {
@@ -84,10 +110,10 @@ struct panel_layout {
     return {scale, base, format.offset};
   }
 
-  /// Writes the blocks of 32 outputs.
-  void write(const quantized_block (&blocks)[tile_outputs], std::byte* panel) const {
+  /// Writes the blocks of 32 outputs. The block of an output is `stride` blocks after that of the output before.
+  void write(const quantized_block* blocks, std::size_t stride, std::byte* panel) const {
     for (std::size_t output = 0; output < tile_outputs; ++output) {
-      const quantized_block& b = blocks[output];
+      const quantized_block& b = blocks[output * stride];
       std::memcpy(panel + 2 * output, &b.scale, 2);
       if (format.has_least) std::memcpy(panel + leasts + 2 * output, &b.least, 2);
       for (std::size_t g = 0; format.groups() > 1 && g < format.groups(); ++g) {
@@ -95,31 +121,38 @@ struct panel_layout {
         if (format.has_least) panel[group_leasts + g * tile_outputs + output] = static_cast<std::byte>(b.leasts[g]);
       }
     }
-    std::uint8_t lines[quantized_block::most_inputs / quad * 2 * line_codes];
-    for (std::size_t output = 0; output < tile_outputs; ++output)
-      for (std::size_t i = 0; i < format.inputs; i += quad)
-        std::memcpy(lines + line_of(i, output) * line_codes + place(i, output), blocks[output].codes + i, quad);
-    if (lower_bits == 8)
-      std::memcpy(panel + codes, lines, format.inputs * tile_outputs);
-    else
-      write_plane<4>(lines, 0, panel + codes);
-    if (upper_bits == 1) write_plane<1>(lines, lower_bits, panel + upper);
-    if (upper_bits == 2) write_plane<2>(lines, lower_bits, panel + upper);
+    // A column of `rows` is a quad. In `lines`, it is a part of a line.
+    std::byte lines[quantized_block::most_inputs / quad * 2 * line_codes];
+    std::byte* const to = lower_bits == 8 ? panel + codes : lines;
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::byte* rows[half_outputs];
+      for (std::size_t n = 0; n < half_outputs; ++n)
+        rows[n] = reinterpret_cast<const std::byte*>(blocks[(half * half_outputs + n) * stride].codes);
+      write_columns(rows, format.inputs / quad, 2 * line_codes, to + half * line_codes);
+    }
+    if (lower_bits == 4) write_plane<4, 0>(lines, panel + codes);
+    if (upper_bits == 1) write_plane<1, 4>(lines, panel + upper);
+    if (upper_bits == 2) write_plane<2, 4>(lines, panel + upper);
   }
 
  private:
-  /// Writes `Width` bits of all codes, from bit `first` on, to a plane.
-  template <std::size_t Width>
-  void write_plane(const std::uint8_t* lines, std::size_t first, std::byte* plane) const {
+  /// Writes `Width` bits of all codes, from bit `First` on, to a plane. Eight codes are shifted at once. The mask removes the bits of their
+  /// neighbours.
+  template <std::size_t Width, std::size_t First>
+  void write_plane(const std::byte* lines, std::byte* plane) const {
     constexpr std::size_t shared = 8 / Width;
-    constexpr unsigned mask = (1u << Width) - 1;
-    for (const std::uint8_t* end = lines + format.inputs * tile_outputs; lines < end; lines += shared * line_codes, plane += line_codes)
-      for (std::size_t at = 0; at < line_codes; ++at) {
-        unsigned bits = 0;
-        for (std::size_t line = 0; line < shared; ++line)
-          bits |= (static_cast<unsigned>(lines[line * line_codes + at]) >> first & mask) << line * Width;
-        plane[at] = static_cast<std::byte>(bits);
-      }
+    constexpr std::uint64_t mask = 0x0101'0101'0101'0101u * ((1u << Width) - 1);
+    for (const std::byte* const end = lines + format.inputs * tile_outputs; lines < end;
+         lines += shared * line_codes, plane += line_codes) {
+      std::uint64_t bits[line_codes / 8] = {};
+      for (std::size_t line = 0; line < shared; ++line)
+        for (std::size_t at = 0; at < line_codes / 8; ++at) {
+          std::uint64_t eight;
+          std::memcpy(&eight, lines + line * line_codes + 8 * at, sizeof eight);
+          bits[at] |= (eight >> First & mask) << line * Width;
+        }
+      std::memcpy(plane, bits, sizeof bits);
+    }
   }
 };
 
