@@ -78,7 +78,6 @@ table table_of(const bench_table& bench) {
   table t{.columns = {{"model"},
                       {"isa"},
                       {"dtype"},
-                      {"kv", bench.kv == "auto" ? column_kind::json_alone : column_kind::value},
                       {"threads"},
                       {"sequences", in_batches(bench) ? column_kind::value : column_kind::json_alone},
                       {"test"},
@@ -92,16 +91,17 @@ table table_of(const bench_table& bench) {
                       {"share_of_peak"},
                       {"peak_bytes"}},
           .rows = {}};
+  if (bench.kv != "auto") t.columns.push_back({"kv"});
   const std::vector<bench_part> parts = shown_parts(bench);
   for (const bench_part& part : parts) {
     t.columns.push_back({std::string(part.key) + "_seconds"});
     if (part.work) t.columns.push_back({std::string(part.key) + "_share_of_peak"});
   }
   for (const bench_row& row : bench.rows) {
-    t.rows.push_back({bench.model, bench.isa, bench.dtype, bench.kv, static_cast<std::uint64_t>(row.threads), std::uint64_t{row.sequences},
-                      row.test, row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted),
-                      cell_of(row.predicted_with_memory), cell_of(row.overhead), cell_of(row.share_of_peak),
-                      std::uint64_t{row.peak_bytes}});
+    t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), std::uint64_t{row.sequences}, row.test,
+                      row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.predicted_with_memory),
+                      cell_of(row.overhead), cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
+    if (bench.kv != "auto") t.rows.back().emplace_back(bench.kv);
     for (const bench_part& part : row.parts) {
       t.rows.back().emplace_back(part.seconds);
       if (part.work) t.rows.back().push_back(cell_of(share_of_peak(bench, row, part)));

@@ -57,8 +57,8 @@ struct bench_table {
 };
 
 /// The table for JSON and CSV. Keys: model, isa, dtype, threads, sequences (in CSV only if a row has a value other than 1), test, policy,
-/// tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak, peak_bytes; if rows have
-/// parts, then also the keys of bench_part.
+/// tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak, peak_bytes; with --kv
+/// also kv; if rows have parts, then also the keys of bench_part.
 table table_of(const bench_table& bench);
 
 /// The Markdown table for people.

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/cpu/architecture.hpp>
 #include <backend/kv_samples.hpp>
 #include <backend/samples.hpp>
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
@@ -11,7 +12,7 @@ using namespace lazyprune;
 using namespace lazyprune_test;
 
 TEST_CASE("the strips of all tasks contain every query of every head once, and the areas of a task's memory do not overlap") {
-  for (const isa path : every_isa)
+  for (const isa path : paths_here())
     for (const dtype type : kv_types)
       for (const attention_shape shape : {attention_shape{8, 2, 64}, attention_shape{6, 3, 5}, attention_shape{32, 1, 20}})
         for (const std::size_t rows : {1u, 7u, 600u}) {

@@ -6,6 +6,7 @@
 
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 
+#include <backend/cpu/architecture.hpp>
 #include <backend/samples.hpp>
 
 #include <algorithm>
@@ -91,7 +92,7 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
                                    packed_matrix(std::span(&quantized, 1), dtype::bf16, 1)};
   for (const packed_matrix& w : weights) {
     const dtype as = w.type();
-    for (const isa path : every_isa)
+    for (const isa path : paths_here())
       for (const std::size_t rows : {1u, 5u, 40u, 500u})
         for (const int threads : {1, 3, 50}) {
           CAPTURE(name_of(as));
@@ -131,7 +132,7 @@ TEST_CASE("the blocks contain every input of every tile once, and nearly all pre
 TEST_CASE("if L2 is small, groups are small, so that a block and the next one fit") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(4096, 1024, as);
-    for (const isa path : every_isa)
+    for (const isa path : paths_here())
       for (const std::size_t rows : {40u, 500u}) {
         CAPTURE(name_of(as));
         CAPTURE(name_of(path));
@@ -150,7 +151,7 @@ TEST_CASE("if L2 is small, groups are small, so that a block and the next one fi
 
 TEST_CASE("nothing is prefetched if L2 has no room for it") {
   const packed_matrix w = zeros(700, 2100, dtype::f32);
-  for (const isa path : every_isa) {
+  for (const isa path : paths_here()) {
     const packed_rows x = rows_for(w, kernels::kernels_of(path).product(dtype::f32), 40);
     const product_tuning tuning = tuning_with(path, dtype::f32, 32 << 10, 128 << 10);
     const product_plan plan(x, all_strips(x), w, 1, tuning);
@@ -163,7 +164,7 @@ TEST_CASE("if a plan has one strip of many rows, each tile prefetches lines that
   const stored half(std::vector<float>(160 * 2048), 160, 2048, dtype::bf16);
   const packed_matrix gated(half, half, dtype::bf16, 1), plain = zeros(320, 2048, dtype::bf16);
   for (const packed_matrix* w : {&gated, &plain})
-    for (const isa path : every_isa) {
+    for (const isa path : paths_here()) {
       const kernels::product_kernel& kernel = kernels::kernels_of(path).bf16;
       product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
       tuning.many_rows = 2;
@@ -188,7 +189,7 @@ TEST_CASE("if a plan has one strip of many rows, each tile prefetches lines that
 
 TEST_CASE("without prefetches into L1, weights that were not prefetched into L2 are still prefetched into L1") {
   const packed_matrix w = zeros(1024, 2048, dtype::bf16);
-  for (const isa path : every_isa) {
+  for (const isa path : paths_here()) {
     const kernels::product_kernel& kernel = kernels::kernels_of(path).bf16;
     const packed_rows x = rows_for(w, kernel, 5 * kernel.strip);
     product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);
@@ -208,7 +209,7 @@ TEST_CASE("without prefetches into L1, weights that were not prefetched into L2 
 TEST_CASE("a block prefetches the lines of the next block and, with many strips, each strip prefetches the lines of the next strip") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(1024, 2048, as);
-    for (const isa path : every_isa)
+    for (const isa path : paths_here())
       for (const int threads : {1, 8})
         for (const std::size_t strips : {2u, 3u, 5u, 9u, 20u}) {
           CAPTURE(name_of(as));
@@ -289,7 +290,7 @@ TEST_CASE("threads get nearly equal shares of a product, for 1 to 128 threads") 
     const bool gated = s.gated;
     const stored half(std::vector<float>(gated ? outputs / 2 * inputs : 0), gated ? outputs / 2 : 0, inputs, dtype::f32);
     const packed_matrix w = gated ? packed_matrix(half, half, dtype::bf16, 1) : zeros(outputs, inputs, dtype::bf16);
-    for (const isa path : every_isa)
+    for (const isa path : paths_here())
       for (const std::size_t rows : {1u, 24u, 200u, 512u}) {
         const packed_rows x = rows_for(w, kernels::kernels_of(path).bf16, rows);
         const product_tuning tuning = tuning_with(path, dtype::bf16, 48 << 10, 2 << 20);

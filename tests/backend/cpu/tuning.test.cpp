@@ -4,13 +4,16 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/cpu/architecture.hpp>
+
 using namespace lazyprune;
+using lazyprune_test::paths_here;
 
 TEST_CASE("blocks fit into the caches of any processor") {
   for (const std::size_t l1 : {16u << 10, 32u << 10, 48u << 10})
     for (const std::size_t l2 : {256u << 10, 1u << 20, 2u << 20, 16u << 20})
       for (const bool amd : {false, true})
-        for (const isa path : every_isa)
+        for (const isa path : paths_here())
           for (const kernels::product_kernel* const kernel :
                {&kernels::kernels_of(path).f32, &kernels::kernels_of(path).bf16, kernels::int8_kernel_of(path)}) {
             if (!kernel) continue;

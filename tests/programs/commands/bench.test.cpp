@@ -56,6 +56,17 @@ TEST_CASE("every test has a dense row and a pruned row, with the documented keys
                                           "2 tg3", "2 tg3"});
 }
 
+TEST_CASE("with --kv, rows name the type of keys and values, and take their memory") {
+  const json usual = bench_json({"-P", "64", "-n", "2", "-t", "1", "--policy", "dense"});
+  const json rows = bench_json({"-P", "64", "-n", "2", "-t", "1", "--policy", "dense", "--kv", "q8_0"});
+  REQUIRE(rows.size() == usual.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CHECK(!usual[i].contains("kv"));
+    CHECK(rows[i]["kv"] == "q8_0");
+    CHECK(rows[i]["peak_bytes"].get<std::uint64_t>() < usual[i]["peak_bytes"].get<std::uint64_t>());
+  }
+}
+
 TEST_CASE("weights that stay quantized are named by their type in the file" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;

@@ -705,13 +705,13 @@ TEST_CASE("--kv: a type of fewer bits takes less memory, and moves the logits le
   const auto [most, exact] = logits("f32");
   CHECK(logits("auto") == std::pair(most, exact));
   double size = 0;
-  for (const float x : exact) size += static_cast<double>(x) * x;
+  for (const double x : exact) size += x * x;
   for (const auto& [kv, share, allowed] : {std::tuple{"bf16", 1.0 / 2, 0.04}, {"f16", 1.0 / 2, 0.005}, {"q8_0", 34.0 / 128, 0.04}}) {
     CAPTURE(std::string(kv));
     const auto [bytes, found] = logits(kv);
     CHECK(static_cast<double>(bytes) / static_cast<double>(most) == doctest::Approx(share).epsilon(0.05));
     double difference = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) difference += std::pow(static_cast<double>(found[i]) - exact[i], 2);
+    for (std::size_t i = 0; i < found.size(); ++i) difference += std::pow(found[i] - exact[i], 2);
     CHECK(std::sqrt(difference / size) <= allowed);
     CHECK(difference > 0);
   }
