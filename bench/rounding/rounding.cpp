@@ -93,7 +93,8 @@ void measure(const std::string& model, const std::string& ids_file, const std::s
   print("quantized weights", logits_of(files, {}, std::nullopt, ids), exact, ids);
   for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) {
     const std::string name = "weights in float, keys and values in " + std::string(name_of(kv));
-    print(name + ", `--exact`", logits_of(files, {.kv = kv, .exact = true}, dtype::f32, ids), exact, ids);
+    if (kv != dtype::f16)  // its products never round to bf16
+      print(name + ", `--exact`", logits_of(files, {.kv = kv, .exact = true}, dtype::f32, ids), exact, ids);
     print(name, logits_of(files, {.kv = kv}, dtype::f32, ids), exact, ids);
   }
   if (theirs.empty()) return;

@@ -124,9 +124,10 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
            "Type of the weights: auto (as stored), f32 or bf16. The reference backend computes in f64 (auto) or f32 (default: auto)")
       ->type_name("TYPE")
       ->group(loading_group);
-  add_text(command, "--kv", flags.kv,
-           "Type of keys and values: auto (bf16, or f32 where the weights are f32), f32, bf16, f16, or q8_0 in half the memory of bf16; "
-           "with cuda: auto, f32 or bf16 (default: auto)")
+  add_text(
+      command, "--kv", flags.kv,
+      "Type of keys and values: auto (bf16, or f32 where the weights are f32), f32, bf16, f16, or q8_0 in about half the memory of bf16. "
+      "cuda takes auto, f32 and bf16; reference takes auto (default: auto)")
       ->type_name("TYPE")
       ->group(loading_group);
   command.add_flag("--exact", flags.exact, "Keep activations in float in all products, even where the backend would round them")

@@ -966,6 +966,7 @@ void misfits() {
   CHECK(error_of([&] { backend.pack(different, dtype::f32); }) == at("pack", {"4", ", found 5"}));
   CHECK(error_of([&] { backend.pack({}, dtype::f32); }) == at("pack"));
   CHECK(error_of([&] { backend.pack(only(a), dtype::f16); }) == at("pack", {", found f16"}));
+  CHECK(error_of([&] { backend.pack(only(a), dtype::q8_0); }) == at("pack", {", found q8_0"}));
   CHECK(error_of([&] { backend.pack_gated(a, c, dtype::f32); }) == at("pack_gated", {"3", ", found 2"}));
   CHECK(error_of([&] { backend.pack_gated(a, b, dtype::f32); }) == at("pack", {"4", ", found 5"}));
   CHECK(error_of([&] { backend.load(only(a)); }) == at("parameters", {", found 3"}));

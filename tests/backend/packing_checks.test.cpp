@@ -17,6 +17,7 @@ TEST_CASE("a stack of parts has the outputs of all its parts, and parts that do 
   CHECK(error_of([&] { detail::stacked_outputs(std::array{three, wide}, dtype::f32); }) == at("pack", {"4", ", found 5"}));
   CHECK_THROWS_AS(detail::stacked_outputs({}, dtype::f32), error);
   CHECK_THROWS_AS(detail::stacked_outputs(std::array{three}, dtype::f16), error);
+  CHECK_THROWS_AS(detail::stacked_outputs(std::array{three}, dtype::q8_0), error);
   CHECK_NOTHROW(detail::check_gated(three, wide));
   CHECK(error_of([&] { detail::check_gated(three, two); }) == at("pack_gated", {"3", ", found 2"}));
 }

@@ -103,6 +103,7 @@ TEST_CASE("fused projections are as wide as their parts together; a tensor large
         at("random weights: wide", {"65536", ", found 513 rows of 128"}));
 }
 
-TEST_CASE("f16 is refused") {
+TEST_CASE("types other than f32 and bf16 are refused") {
+  CHECK(error_of([&] { random_source(shape_named("pocket"), dtype::q8_0); }) == at("random weights: dtype", {", found q8_0"}));
   CHECK(error_of([&] { random_source(shape_named("pocket"), dtype::f16); }) == at("random weights: dtype", {", found f16"}));
 }

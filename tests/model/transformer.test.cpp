@@ -284,7 +284,9 @@ TEST_CASE("cpu agrees with the reference: in logits, and in kept tokens unless s
   std::vector<variant> variants{{"f32", dtype::f32, tested_execution()},
                                 {"bf16, exact, keys and values in f32", dtype::bf16, tested_execution({.kv = dtype::f32, .exact = true})},
                                 {"bf16, exact", dtype::bf16, tested_execution({.kv = dtype::bf16, .exact = true})},
-                                {"bf16", dtype::bf16, tested_execution({.kv = dtype::bf16})}};
+                                {"bf16", dtype::bf16, tested_execution({.kv = dtype::bf16})},
+                                {"bf16, keys and values in f16", dtype::bf16, tested_execution({.kv = dtype::f16})},
+                                {"bf16, keys and values in q8_0", dtype::bf16, tested_execution({.kv = dtype::q8_0})}};
   std::vector<model<cpu>> nets;
   for (const variant& v : variants) {
     cpu loader{v.how};

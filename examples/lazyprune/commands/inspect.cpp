@@ -226,17 +226,18 @@ void print_summary(const json& all) {
 }
 
 void print_memory(const json& memory) {
+  std::string by_type;
+  for (const dtype kv : every_kv_type)
+    by_type += (by_type.empty() ? "" : ", ") + std::string(lazyprune::name_of(kv)) + ' ' +
+               bytes_text(memory["kv_bytes_by_type"][lazyprune::name_of(kv)].get<std::size_t>());
   const double layers = memory["stored_row_in_layers"].get<double>();
   std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  weights                 "
             << bytes_text(memory["weight_bytes"].get<std::size_t>()) << "\n  scratch, about          "
             << bytes_text(memory["scratch_bytes"].get<std::size_t>()) << "\n  keys and values         "
             << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
-            << " a token\n  with --kv             ";
-  for (const dtype kv : every_kv_type)
-    std::cout << (kv == every_kv_type[0] ? "  " : ", ") << lazyprune::name_of(kv) << ' '
-              << bytes_text(memory["kv_bytes_by_type"][lazyprune::name_of(kv)].get<std::size_t>());
-  std::cout << "\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
-            << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
+            << " a token\n  with --kv               " << by_type << "\n  a row of the aux store  "
+            << bytes_text(memory["stored_row_bytes"].get<std::size_t>()) << ", as much as the keys and values of " << three_digits(layers)
+            << " layers:\n"
             << "                          pruning a token saves memory if more layers than that come after\n";
 }
 

@@ -62,8 +62,8 @@ void check(const backend_flags& flags) {
     throw error("--dtype", "", (reference ? "auto, f64 or f32" : "auto, f32 or bf16") + (" with the " + flags.backend + " backend"),
                 flags.dtype);
   const std::optional<dtype> kv = kv_type_of(flags);
-  const bool kept = reference ? !kv : flags.backend == "cpu" || kv == dtype::f32 || kv == dtype::bf16;
-  if (flags.kv != "auto" && (!kv || !kept))
+  const bool has_kv = kv && !reference && (flags.backend == "cpu" || kv == dtype::f32 || kv == dtype::bf16);
+  if (flags.kv != "auto" && !has_kv)
     throw error("--kv", "",
                 (reference                ? "auto, which computes keys and values in the type of --dtype,"
                  : flags.backend == "cpu" ? "auto, f32, bf16, f16 or q8_0"

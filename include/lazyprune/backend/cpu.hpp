@@ -207,7 +207,7 @@ class cpu : public host_backend<float> {
   int threads_;
   isa instructions_;
   std::optional<dtype> kv_type_;      // execution::kv
-  std::optional<dtype> stored_type_;  // the type that it gives to stored rows
+  std::optional<dtype> stored_type_;  // execution::kv if it is f32 or bf16
   const kernels::kernel_set* kernels_;
   const kernels::product_kernel* int8_;  // for quantized weights; null if their products use other kernels
   linear_layers layers_;

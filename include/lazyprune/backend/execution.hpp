@@ -38,10 +38,10 @@ struct execution {
   /// allow. On `cpu`, 0 means OMP_NUM_THREADS if that is set.
   int threads = 0;
   std::optional<isa> instructions = {};  // nullopt: the fastest on this processor
-  /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. Without a value, a layer's keys
-  /// and values are bf16 if the weights that compute them are bf16 (model::kv_types). Stored rows are bf16 if the keys and values of all
-  /// layers are bf16. `cpu` also keeps keys and values in f16, or in q8_0 in half the memory of bf16. Stored rows are then as without a
-  /// value. Products with f16 and q8_0 are those with f32, but avx512_bf16 and amx round numbers in q8_0 to bf16.
+  /// The type of keys and values: f32 or bf16 or, on `cpu`, also f16 or q8_0. Stored rows take the type, too, if it is f32 or bf16. Without
+  /// a value, a layer's keys and values are bf16 if the weights that compute them are bf16, else f32 (model::kv_types). Stored rows are
+  /// bf16 if the keys and values of all layers are bf16. Attention converts f16 and q8_0 to f32. On avx512_bf16 and amx it converts q8_0 to
+  /// bf16.
   std::optional<dtype> kv = {};
 
   /// If true, activations stay float in every product. For `cuda`, see cuda.hpp. By default, all paths of `cpu` but amx round activations

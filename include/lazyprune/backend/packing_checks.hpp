@@ -15,9 +15,9 @@ inline namespace v0 {
 namespace detail {
 
 /// Returns the number of outputs of all parts together. Throws `error` if there are no parts, if they have different numbers of inputs, or
-/// if `as` is f16.
+/// if `as` is neither f32 nor bf16.
 inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
-  if (as == dtype::f16) throw error("", "pack", "f32 or bf16", name_of(as));
+  if (as != dtype::f32 && as != dtype::bf16) throw error("", "pack", "f32 or bf16", name_of(as));
   if (parts.empty()) throw error("", "pack", "at least one tensor", "none");
   std::size_t outputs = 0;
   for (const tensor& part : parts) {

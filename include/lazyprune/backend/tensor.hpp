@@ -19,7 +19,7 @@ inline namespace v0 {
 /// q8_0 is a type of keys and values only (execution::kv). It has blocks of 32 numbers: an f16 scale, and a code of 8 bits for each number.
 enum class dtype : std::uint8_t { f32, f16, bf16, q8_0 };
 
-/// Returns the bytes of a number, if the type has no blocks.
+/// Returns the bytes of a number. `type` is not q8_0.
 constexpr std::size_t size_of(dtype type) {
   assert(type != dtype::q8_0);
   return type == dtype::f32 ? 4 : 2;

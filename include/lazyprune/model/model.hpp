@@ -44,8 +44,8 @@ struct model {
       std::ranges::transform(weights.layers, types.begin(), [](const auto& l) { return l.k.type(); });
     return types;
   }
-  /// The type of stored rows, unless execution::kv sets it. The rows come from all layers, so the type is bf16 if all kv_types() are bf16,
-  /// else f32.
+  /// The type of stored rows, unless execution::kv sets it to f32 or bf16. The rows come from all layers, so the type is bf16 if all
+  /// kv_types() are bf16, else f32.
   dtype stored_type() const {
     const std::vector<dtype> types = kv_types();
     return std::accumulate(types.begin(), types.end(), types.front(), common_type);

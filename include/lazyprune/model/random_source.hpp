@@ -72,9 +72,9 @@ inline const model_config& shape_named(std::string_view name) {
 /// platform and for any number of threads.
 class random_source {
  public:
-  /// `type` is f32 or bf16. Throws `error` for f16.
+  /// Throws `error` if `type` is neither f32 nor bf16.
   random_source(const model_config& config, dtype type) : type_(type), tied_(config.tied) {
-    if (type == dtype::f16) throw error("random weights", "dtype", "f32 or bf16", name_of(type));
+    if (type != dtype::f32 && type != dtype::bf16) throw error("random weights", "dtype", "f32 or bf16", name_of(type));
     const std::size_t queries = config.n_heads * config.head_dim, keys = config.n_kv_heads * config.head_dim;
     const std::size_t fused = config.fused ? std::max(2 * config.ffn, queries + 2 * keys) : 0;
     const std::size_t widest = std::max({config.vocabulary, config.ffn, queries, fused});

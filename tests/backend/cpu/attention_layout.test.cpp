@@ -16,12 +16,13 @@ TEST_CASE("the strips of all tasks contain every query of every head once, and t
     for (const dtype type : kv_types)
       for (const attention_shape shape : {attention_shape{8, 2, 64}, attention_shape{6, 3, 5}, attention_shape{32, 1, 20}})
         for (const std::size_t rows : {1u, 7u, 600u}) {
-          const dtype tiles = kernels::kernels_of(path).tiles_of(type);
-          const kernels::product_kernel& product = kernels::kernels_of(path).product(tiles);
+          const kernels::kernel_set& set = kernels::kernels_of(path);
+          const kernels::product_kernel& product = set.product(set.tiles_of(type));
           packed_kv kv(shape.kv_heads, shape.head_dim);
           const guarded<float> one(1, kv.width());
           kv.put(std::vector<std::uint32_t>{0}, one.view(), one.view(), type, 1);
-          const attention_layout layout(product, tiles, shape, kv, rows);
+          const attention_layout layout(set, shape, kv, rows);
+          REQUIRE(&layout.product() == &product);
           REQUIRE(product.strip <= attention_layout::most_strip);
           std::vector<int> times(rows * shape.heads);
           std::size_t most_strips = 0;
@@ -36,12 +37,13 @@ TEST_CASE("the strips of all tasks contain every query of every head once, and t
             }
           }
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
-          CHECK(layout.widens() == (product.widen && most_strips > 1));
+          CHECK(layout.converts() == (most_strips > 1 && (product.widen || kv.needs_unpacking())));
+          CHECK(layout.value_slots() % 32 == 0);
+          if (kv.needs_unpacking()) CHECK(layout.value_slots() * kernels::tile_outputs * layout.converted_size() == 8192);
 
           const std::size_t key_numbers = packed_kv::block_slots * kv.key_depth();
           const std::size_t value_numbers = packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs;
-          // The layout computes the addresses of widened and of unpacked keys even if there are none, so `memory` has room for them.
-          std::vector<float> memory(std::max(layout.state_floats(), layout.local_floats()) + 4 * key_numbers);
+          std::vector<float> memory(std::max(layout.state_floats(), layout.local_floats()));
           float* const begin = memory.data();
           const auto at = [&](const float* place) { return static_cast<std::size_t>(place - begin); };
           const auto last = layout.state_of(begin, most_strips - 1);
@@ -56,15 +58,11 @@ TEST_CASE("the strips of all tasks contain every query of every head once, and t
           CHECK(at(scratch.packed_weights) - at(scratch.weights) >= product.strip * packed_kv::block_slots);
           CHECK(at(scratch.scaled) - at(scratch.packed_weights) >=
                 padded * packed_kv::block_slots * product.unit_bytes / kernels::pack_inputs / 4);
-          CHECK(at(scratch.wide_keys) - at(scratch.scaled) >= product.strip * shape.head_dim);
-          CHECK(at(scratch.wide_values) - at(scratch.wide_keys) >= key_numbers);
-          const auto* const unpacked_keys = reinterpret_cast<const float*>(scratch.unpacked_keys);
-          CHECK(at(unpacked_keys) >= (layout.widens() ? at(scratch.wide_values) + value_numbers : at(scratch.wide_keys)));
-          if (kv.packed()) {
-            CHECK(scratch.unpacked_values - scratch.unpacked_keys == static_cast<std::ptrdiff_t>(key_numbers * size_of(tiles)));
-            CHECK((layout.local_floats() - at(unpacked_keys)) * sizeof(float) >= (key_numbers + value_numbers) * size_of(tiles));
-          } else {
-            CHECK(layout.local_floats() >= at(unpacked_keys));
-          }
+          const auto* const keys = reinterpret_cast<const float*>(scratch.keys);
+          CHECK(at(keys) - at(scratch.scaled) >= product.strip * shape.head_dim);
+          const bool converts = layout.converts() || kv.needs_unpacking();
+          CHECK(layout.converted_size() == (converts ? size_of(product.widen ? dtype::f32 : set.tiles_of(type)) : 0));
+          CHECK(scratch.values - scratch.keys == static_cast<std::ptrdiff_t>(key_numbers * layout.converted_size()));
+          CHECK((layout.local_floats() - at(keys)) * sizeof(float) >= (key_numbers + value_numbers) * layout.converted_size());
         }
 }

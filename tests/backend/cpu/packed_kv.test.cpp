@@ -51,11 +51,12 @@ TEST_CASE("keys and values are read as the type keeps them, and lie in the layou
       for (std::size_t slot = 0; slot < rows; ++slot)
         for (std::size_t head = 0; head < 2; ++head) {
           const std::byte *key = kv.key_tile(slot / 256, head, slot % 256 / 32), *value = nullptr;
-          if (kv.packed()) kv.unpack_keys(kernels::portable::f32, key, unpacked_key.data()), key = unpacked_key.data();
+          if (kv.needs_unpacking()) kv.unpack_keys(kernels::portable::f32, key, unpacked_key.data()), key = unpacked_key.data();
           for (std::size_t i = 0; i < d; ++i) {
             if (i % 32 == 0) {
               value = kv.value_tile(slot / 256, head, i / 32, slot % 256 / 32 * 32);
-              if (kv.packed()) kv.unpack_values(kernels::portable::f32, value, 32, unpacked_value.data()), value = unpacked_value.data();
+              if (kv.needs_unpacking())
+                kv.unpack_values(kernels::portable::f32, value, 32, unpacked_value.data()), value = unpacked_value.data();
             }
             const std::size_t at = slot * 2 * d + head * d + i;
             right = right && kv.key(slot, head, i) == kept_k[at] && kv.value(slot, head, i) == kept_v[at];
@@ -139,5 +140,25 @@ TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hol
     CHECK(std::isnan(copy.value(9, 1, 3)));
     append(kv, bad.view(), bad.view(), type, 1);
     CHECK(std::isnan(kv.value(250, 0, 0)));
+  }
+}
+
+TEST_CASE("finite numbers stay finite in every type, and are off by no more than half a code or the type's rounding") {
+  for (const dtype type : kv_types) {
+    CAPTURE(std::string(name_of(type)));
+    packed_kv kv(1, 32);
+    auto numbers = normal_floats(3 * 32, 1);
+    numbers[5] = 3e38f, numbers[40] = -1e9f;
+    const guarded<float> rows(3, 32, numbers);
+    kv.put(std::vector<std::uint32_t>{0, 1, 2}, rows.view(), rows.view(), type, 1);
+    for (std::size_t slot = 0; slot < 3; ++slot)
+      for (std::size_t i = 0; i < 32; ++i) {
+        CHECK(std::isfinite(kv.key(slot, 0, i)));
+        CHECK(std::isfinite(kv.value(slot, 0, i)));
+      }
+    float most = 0;
+    for (std::size_t i = 0; i < 32; ++i) most = std::max(most, std::abs(numbers[64 + i]));
+    const float allowed = type == dtype::f32 ? 0 : type == dtype::f16 ? 0x1p-11f * most : type == dtype::bf16 ? 0x1p-8f * most : most / 250;
+    for (std::size_t i = 0; i < 32; ++i) CHECK(std::abs(kv.key(2, 0, i) - numbers[64 + i]) <= allowed);
   }
 }

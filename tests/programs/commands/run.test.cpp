@@ -707,7 +707,8 @@ TEST_CASE("--kv: a type of fewer bits takes less memory, and moves the logits le
   double size = 0;
   for (const double x : exact) size += x * x;
   for (const auto& [kv, share, allowed] : {std::tuple{"bf16", 1.0 / 2, 0.04}, {"f16", 1.0 / 2, 0.005}, {"q8_0", 34.0 / 128, 0.04}}) {
-    CAPTURE(std::string(kv));
+    const std::string type = kv;
+    CAPTURE(type);
     const auto [bytes, found] = logits(kv);
     CHECK(static_cast<double>(bytes) / static_cast<double>(most) == doctest::Approx(share).epsilon(0.05));
     double difference = 0;

@@ -89,4 +89,7 @@ TEST_CASE("flags that the cuda backend does not support are refused") {
   CHECK(complaint(on_emulated_device({"bench", "-P", "8", "-t", "1,2"})) == complaint_at("--threads", {", found 1"}));
   CHECK(complaint(on_emulated_device({"run", "-p", "a", "--dtype", "f64"})) ==
         complaint_at("--dtype", {"auto, f32 or bf16", ", found f64"}));
+  for (const std::string kv : {"f16", "q8_0"})
+    CHECK(complaint(on_emulated_device({"run", "-p", "a", "--kv", kv})) ==
+          complaint_at("--kv", {"auto, f32 or bf16 with the cuda backend", ", found " + kv}));
 }

@@ -99,6 +99,18 @@ TEST_CASE("the parts of prefills have a table of their own, and columns in JSON 
         "\"m\",\"avx2\",\"bf16\",1,\"tg8\",\"dense\",640.0,0.1,,,,0.001,,4096,,,\n");
 }
 
+TEST_CASE("the type of keys and values that --kv names has a line, and a column before those of the parts") {
+  bench_table bench = some();
+  CHECK(to_markdown(bench).find("keys and values") == std::string::npos);
+  bench.kv = "q8_0";
+  bench.rows.front().parts = {{"attention", "attention", 0.5, std::nullopt}};
+  CHECK(to_markdown(bench).find(" (avx2)\nkeys and values: q8_0\n") != std::string::npos);
+  const table t = table_of(bench);
+  REQUIRE(t.columns.size() >= 2);
+  CHECK(t.columns[t.columns.size() - 2].key == "kv");
+  for (const auto& row : t.rows) CHECK(std::get<std::string>(row[t.columns.size() - 2]) == "q8_0");
+}
+
 TEST_CASE("batches have a column for the number of sequences; single sequences have it only in JSON") {
   bench_table bench = some();
   CHECK(to_json(table_of(bench)).find("\"sequences\": 1") != std::string::npos);

@@ -21,90 +21,72 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The keys and values of one head in one block, as tiles that products multiply.
+/// The keys and values of one head in one block, as tiles that products multiply. A cache may need that its tiles are unpacked. If
+/// `convert` has not unpacked all of them, a tile is unpacked each time it is read.
 class head_block {
  public:
-  /// `room`: memory for a tile of a packed cache, which is unpacked whenever it is read, unless `unpack` has unpacked all tiles.
-  head_block(const packed_kv& kv, std::size_t block, std::size_t head, dtype tile_type, const kernels::product_kernel& product,
-             std::byte* room)
-      : kv_(&kv), block_(block), head_(head), tile_type_(tile_type), product_(&product), room_(room) {}
+  /// Converted tiles go to the scratch memory.
+  head_block(const packed_kv& kv, std::size_t block, std::size_t head, const attention_layout& layout,
+             const attention_layout::scratch& scratch)
+      : kv_(&kv), block_(block), head_(head), layout_(&layout), keys_(scratch.keys), values_(scratch.values) {}
 
-  /// Unpacks the tiles `begin` to `end - 1` into `keys` and `values`. Tiles are counted from the start of the cache. These tiles must be in
-  /// this block.
-  void unpack(std::size_t begin, std::size_t end, std::byte* keys, std::byte* values) {
-    move(
-        begin, end, size_of(tile_type_), keys, values,
-        [&](std::size_t tile, std::byte* to) { kv_->unpack_keys(*product_, kv_->key_tile(block_, head_, tile), to); },
-        [&](std::size_t tile, std::size_t first, std::size_t slots, std::byte* to) {
-          kv_->unpack_values(*product_, kv_->value_tile(block_, head_, tile, first), slots, to);
-        });
+  /// Unpacks or widens the tiles `begin` to `end - 1`. Tiles are counted from the start of the cache. These tiles must be in this block.
+  void convert(std::size_t begin, std::size_t end) {
+    const std::size_t first = begin % packed_kv::block_tiles, slot = first * kernels::tile_outputs;
+    for (std::size_t tile = first; tile < first + end - begin; ++tile) convert_keys(tile, keys_ + key_place(tile));
+    for (std::size_t tile = 0; tile < kv_->value_tiles(); ++tile)
+      convert_values(tile, slot, (end - begin) * kernels::tile_outputs, values_ + value_place(tile, slot));
+    converted_ = true;
   }
 
-  /// Widens the tiles `begin` to `end - 1` into `keys` and `values`.
-  void widen(std::size_t begin, std::size_t end, float* keys, float* values) {
-    move(
-        begin, end, sizeof(float), reinterpret_cast<std::byte*>(keys), reinterpret_cast<std::byte*>(values),
-        [&](std::size_t tile, std::byte* to) { product_->widen(key_tile(tile), kv_->key_depth(), reinterpret_cast<float*>(to)); },
-        [&](std::size_t tile, std::size_t first, std::size_t slots, std::byte* to) {
-          product_->widen(value_tile(tile, first, slots), slots, reinterpret_cast<float*>(to));
-        });
-    widened_ = true;
-  }
-
-  /// Whether tiles of keys are contiguous.
-  bool contiguous() const { return keys_ || !kv_->packed(); }
+  /// Whether the tiles of keys that `key_tile` returns are contiguous.
+  bool contiguous() const { return converted_ || !kv_->needs_unpacking(); }
   /// Returns a tile of keys. It is valid until the next call.
   const std::byte* key_tile(std::size_t tile) const {
-    if (keys_) return keys_ + key_place(tile) * size_;
-    const std::byte* const stored = kv_->key_tile(block_, head_, tile);
-    if (!kv_->packed()) return stored;
-    kv_->unpack_keys(*product_, stored, room_);
-    return room_;
+    if (converted_) return keys_ + key_place(tile);
+    if (!kv_->needs_unpacking()) return kv_->key_tile(block_, head_, tile);
+    convert_keys(tile, keys_);
+    return keys_;
   }
-  /// Returns a tile of values: `slots` slots from slot `first` on. It is valid until the next call.
+  /// Returns `slots` slots of a tile of values, from slot `first` on. They are valid until the next call.
   const std::byte* value_tile(std::size_t tile, std::size_t first, std::size_t slots) const {
-    if (values_) return values_ + value_place(tile, first) * size_;
-    const std::byte* const stored = kv_->value_tile(block_, head_, tile, first);
-    if (!kv_->packed()) return stored;
-    kv_->unpack_values(*product_, stored, slots, room_);
-    return room_;
-  }
-  /// How many slots of a tile of values are best read at a time. If they are unpacked into `room`, they must stay in L1, beside the memory
-  /// that is prefetched.
-  std::size_t value_slots() const {
-    constexpr std::size_t in_l1 = std::size_t{8} << 10;  // bytes
-    return contiguous() ? packed_kv::block_slots : in_l1 / (kernels::tile_outputs * size_of(tile_type_));
+    if (converted_) return values_ + value_place(tile, first);
+    if (!kv_->needs_unpacking()) return kv_->value_tile(block_, head_, tile, first);
+    convert_values(tile, first, slots, values_);
+    return values_;
   }
   std::size_t block() const { return block_; }
-  bool widened() const { return widened_; }
-  bool in_f32() const { return widened_ || tile_type_ == dtype::f32; }
+  bool widened() const { return converted_ && !kv_->needs_unpacking(); }
+  bool in_f32() const { return widened() || layout_->tile_type() == dtype::f32; }
 
  private:
-  /// Calls `key` for each tile of keys and `value` for each tile of values. They write numbers of `size` bytes.
-  template <class Key, class Value>
-  void move(std::size_t begin, std::size_t end, std::size_t size, std::byte* keys, std::byte* values, const Key& key, const Value& value) {
-    const std::size_t first = begin % packed_kv::block_tiles, slot = first * kernels::tile_outputs;
-    for (std::size_t tile = first; tile < first + end - begin; ++tile) key(tile, keys + key_place(tile) * size);
-    for (std::size_t tile = 0; tile < kv_->value_tiles(); ++tile)
-      value(tile, slot, (end - begin) * kernels::tile_outputs, values + value_place(tile, slot) * size);
-    keys_ = keys, values_ = values, size_ = size;
+  void convert_keys(std::size_t tile, std::byte* to) const {
+    const std::byte* const from = kv_->key_tile(block_, head_, tile);
+    if (kv_->needs_unpacking())
+      kv_->unpack_keys(layout_->product(), from, to);
+    else
+      layout_->product().widen(from, kv_->key_depth(), reinterpret_cast<float*>(to));
+  }
+  void convert_values(std::size_t tile, std::size_t first, std::size_t slots, std::byte* to) const {
+    const std::byte* const from = kv_->value_tile(block_, head_, tile, first);
+    if (kv_->needs_unpacking())
+      kv_->unpack_values(layout_->product(), from, slots, to);
+    else
+      layout_->product().widen(from, slots, reinterpret_cast<float*>(to));
   }
 
-  // The place of a tile's first number among a block's.
-  std::size_t key_place(std::size_t tile) const { return tile * kernels::tile_outputs * kv_->key_depth(); }
+  // The place of a tile among a block's converted tiles, in bytes.
+  std::size_t key_place(std::size_t tile) const { return tile * kernels::tile_outputs * kv_->key_depth() * layout_->converted_size(); }
   std::size_t value_place(std::size_t tile, std::size_t first) const {
-    return (tile * packed_kv::block_slots + first) * kernels::tile_outputs;
+    return (tile * packed_kv::block_slots + first) * kernels::tile_outputs * layout_->converted_size();
   }
 
   const packed_kv* kv_;
   std::size_t block_;
   std::size_t head_;
-  dtype tile_type_;
-  const kernels::product_kernel* product_;
-  std::byte* room_;
-  const std::byte *keys_ = nullptr, *values_ = nullptr;  // null: as stored
-  std::size_t size_ = 0;                                 // bytes of a number in `keys_` and `values_`
-  bool widened_ = false;
+  const attention_layout* layout_;
+  std::byte *keys_, *values_;
+  bool converted_ = false;
 };
 
 inline constexpr std::uint32_t not_probed = static_cast<std::uint32_t>(-1);
@@ -117,10 +99,9 @@ class attention_call {
   attention_call(const kernels::kernel_set& set, const key_ranks& ranks, const rank_range* seen, rows_view<const float> q,
                  const packed_kv& kv, const attention_rows& what, const attention_probe& probe, std::span<const std::uint32_t> probe_place,
                  const attention_tuning& tuning)
-      : layout(set.product(set.tiles_of(kv.type())), set.tiles_of(kv.type()), what.shape, kv, q.rows, tuning),
-        tile_type_(set.tiles_of(kv.type())),
-        product_(set.product(tile_type_)),
-        kernel_(set.attention(tile_type_)),
+      : layout(set, what.shape, kv, q.rows, tuning),
+        product_(layout.product()),
+        kernel_(set.attention(layout.tile_type())),
         elementwise_(set.elementwise),
         ranks_(ranks),
         seen_(seen),
@@ -149,11 +130,10 @@ class attention_call {
     }
     const rank_range together = seen_by(rows.first, rows.first + rows.count - 1);
     for (std::size_t b = first; b < last; ++b) {
-      head_block block(kv_, b, rows.kv_head, tile_type_, product_, scratch.unpacked_keys);
-      if (strips > 1 && (kv_.packed() || layout.widens())) {
+      head_block block(kv_, b, rows.kv_head, layout, scratch);
+      if (layout.converts() && strips > 1) {
         const auto [begin, end] = tiles_seen(b, together);
-        if (kv_.packed()) block.unpack(begin, end, scratch.unpacked_keys, scratch.unpacked_values);
-        if (layout.widens()) block.widen(begin, end, scratch.wide_keys, scratch.wide_values);
+        block.convert(begin, end);
       }
       attend_block(rows, block, local, state, scratch);
     }
@@ -339,7 +319,7 @@ class attention_call {
     const auto multiply = block.widened() ? product_.multiply_wide : product_.multiply;
     for (std::size_t t = 0; t < kv_.value_tiles(); ++t, sums += layout.tile_floats()) {
       for (std::size_t done = 0, some = 0; done < depth; done += some) {
-        some = std::min(depth - done, block.value_slots());
+        some = block.contiguous() ? depth : std::min(depth - done, layout.value_slots());
         const std::byte* const tile = block.value_tile(t, slot + done, some);
         if (unpacked)
           product_.multiply_unpacked(scratch.weights + done, count, tile, some, sums, true);
@@ -400,7 +380,6 @@ class attention_call {
       elementwise_.add(from.sums + t * layout.tile_floats(), count * kernels::tile_outputs, to.sums + t * layout.tile_floats());
   }
 
-  dtype tile_type_;  // f32 or bf16
   const kernels::product_kernel& product_;
   const kernels::attention_kernel& kernel_;
   const kernels::elementwise_kernel& elementwise_;

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -92,8 +94,8 @@ class packed_kv {
     });
   }
 
-  /// Returns whether products need tiles that `unpack_keys` and `unpack_values` write.
-  bool packed() const { return type_ == dtype::f16 || type_ == dtype::q8_0; }
+  /// Whether products need tiles that `unpack_keys` and `unpack_values` write.
+  bool needs_unpacking() const { return type_ == dtype::f16 || type_ == dtype::q8_0; }
 
   /// Unpacks a tile of keys (key_depth() inputs).
   void unpack_keys(const kernels::product_kernel& product, const std::byte* tile, std::byte* to) const {
@@ -120,7 +122,7 @@ class packed_kv {
     return head_of(block, head) + block_tiles * key_tile_bytes() + tile * value_tile_bytes() + tile_bytes(first);
   }
 
-  /// Return a number.
+  /// Return number `i` of a slot's key or value.
   float key(std::size_t slot, std::size_t head, std::size_t i) const {
     const std::size_t output = slot % kernels::tile_outputs;
     return read(key_tile_of(slot, head), i, output, output);
@@ -150,7 +152,7 @@ class packed_kv {
   }
 
   std::size_t padded_depth() const { return (head_dim_ + 31) / 32 * 32; }
-  /// Returns the bytes of these inputs of a tile. In bf16 they are a multiple of two, and in q8_0 of 32.
+  /// Returns the bytes of so many inputs of a tile. `inputs` is a multiple of two in bf16, and of 32 in q8_0.
   std::size_t tile_bytes(std::size_t inputs) const {
     if (type_ == dtype::q8_0) return inputs / panel::inputs * panel::bytes;
     return type_ == dtype::f16 ? inputs * kernels::f16_line::bytes : kernels::tile_offset(type_, inputs, 0);
@@ -165,40 +167,49 @@ class packed_kv {
   const std::byte* key_tile_of(std::size_t slot, std::size_t head) const {
     return key_tile(slot / block_slots, head, slot % block_slots / kernels::tile_outputs);
   }
-  /// Returns a tile of values, from the first of the 32 slots on that this slot is one of.
+  /// Returns a tile of values, from the start of the slot's group of 32 slots on.
   const std::byte* value_tile_of(std::size_t slot, std::size_t head, std::size_t tile) const {
     return value_tile(slot / block_slots, head, tile, slot % block_slots / kernels::tile_outputs * kernels::tile_outputs);
   }
-
-  /// Rounds up to 32 numbers of a row to bf16, from number `first` on. Zeros follow the last number of the row.
-  struct rounded {
-    rounded(const float* row, std::size_t first, std::size_t size) {
-      kernels::convert(dtype::f32, reinterpret_cast<const std::byte*>(row + first), std::min(kernels::tile_outputs, size - first), numbers);
-    }
-    std::uint16_t numbers[kernels::tile_outputs] = {};
-  };
-
-  /// Does the same for f16.
-  struct halves {
-    halves(const float* row, std::size_t first, std::size_t size) {
-      kernels::round_to_f16(row + first, std::min(kernels::tile_outputs, size - first), numbers);
-    }
-    std::uint16_t numbers[kernels::tile_outputs] = {};
-  };
 
   static void write(const std::byte* at, const void* numbers, std::size_t bytes) {
     std::memcpy(const_cast<std::byte*>(at), numbers, bytes);
   }
 
-  /// Does the same for q8_0.
-  struct quantized {
-    quantized(const float* row, std::size_t first, std::size_t size) {
+  // Up to 32 numbers of a row, from number `first` on, in the cache's types. Zeros follow the last number of the row.
+
+  struct in_bf16 {
+    in_bf16(const float* row, std::size_t first, std::size_t size) {
+      kernels::convert(dtype::f32, reinterpret_cast<const std::byte*>(row + first), std::min(kernels::tile_outputs, size - first), numbers);
+    }
+    std::uint16_t numbers[kernels::tile_outputs] = {};
+  };
+
+  /// Returns the nearest number that f16 can hold, if the number is finite. An infinite key would make NaN of all rows that read its tile.
+  static float within_f16(float x) {
+    constexpr float most = 65504.0f;
+    return std::abs(x) <= std::numeric_limits<float>::max() ? std::clamp(x, -most, most) : x;
+  }
+
+  struct in_f16 {
+    in_f16(const float* row, std::size_t first, std::size_t size) {
+      const std::size_t count = std::min(kernels::tile_outputs, size - first);
+      float within[kernels::tile_outputs];
+      for (std::size_t i = 0; i < count; ++i) within[i] = within_f16(row[first + i]);
+      kernels::round_to_f16(within, count, numbers);
+    }
+    std::uint16_t numbers[kernels::tile_outputs] = {};
+  };
+
+  /// The codes are rounded as activations are (int8_rows.hpp).
+  struct in_q8_0 {
+    in_q8_0(const float* row, std::size_t first, std::size_t size) {
       static const auto pack = kernels::int8_kernel_of(has(isa::avx2) ? isa::avx2 : isa::portable)->pack;
       std::byte packed[kernels::int8_block::row_bytes];
       pack(row + first, size, 1, std::min(panel::inputs, size - first), panel::inputs, packed);
       float exact;
       std::memcpy(&exact, packed + kernels::int8_block{1}.scale(0), sizeof exact);
-      scale = f16_of_float(exact);
+      scale = f16_of_float(within_f16(exact));
       std::memcpy(codes, packed, sizeof codes);
     }
     std::uint16_t scale;
@@ -211,19 +222,18 @@ class packed_kv {
     const std::size_t output = slot % kernels::tile_outputs;
     for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, tile += tile_bytes(kernels::tile_outputs)) {
       const std::size_t count = std::min(kernels::tile_outputs, head_dim_ - first);
-      if (type_ == dtype::f32) {
-        for (std::size_t i = 0; i < count; ++i) write(tile + tile_bytes(i) + 4 * output, key + first + i, 4);
-      } else if (type_ == dtype::f16) {
-        const halves some(key, first, head_dim_);
-        for (std::size_t i = 0; i < count; ++i) write(tile + tile_bytes(i) + 2 * output, some.numbers + i, 2);
-      } else if (type_ == dtype::bf16) {
-        const rounded some(key, first, head_dim_);
-        for (std::size_t i = 0; i < count; i += 2) write(tile + tile_bytes(i) + 4 * output, some.numbers + i, 4);
-      } else {
-        const quantized some(key, first, head_dim_);
-        write(tile + 2 * output, &some.scale, 2);
-        for (std::size_t i = 0; i < count; ++i) write(tile + panel::line(i) + output, some.codes + i, 1);
-      }
+      // Writes `size` bytes for each dimension, or for each `together` of them.
+      const auto scatter = [&](const std::byte* at, std::size_t line, const void* numbers, std::size_t size, std::size_t together = 1) {
+        for (std::size_t i = 0; i < count; i += together, at += line)
+          write(at + output * size, static_cast<const std::byte*>(numbers) + i / together * size, size);
+      };
+      if (type_ == dtype::f32) scatter(tile, kernels::line_bytes, key + first, 4);
+      if (type_ == dtype::bf16) scatter(tile, kernels::line_bytes, in_bf16(key, first, head_dim_).numbers, 4, 2);
+      if (type_ == dtype::f16) scatter(tile, kernels::f16_line::bytes, in_f16(key, first, head_dim_).numbers, 2);
+      if (type_ != dtype::q8_0) continue;
+      const in_q8_0 some(key, first, head_dim_);
+      write(tile + 2 * output, &some.scale, 2);
+      scatter(tile + panel::codes, kernels::tile_outputs, some.codes, 1);
     }
   }
 
@@ -236,12 +246,12 @@ class packed_kv {
       if (type_ == dtype::f32) {
         write(tile + tile_bytes(input), value + first, count * 4);
       } else if (type_ == dtype::f16) {
-        write(tile + tile_bytes(input), halves(value, first, head_dim_).numbers, count * 2);
+        write(tile + tile_bytes(input), in_f16(value, first, head_dim_).numbers, count * 2);
       } else if (type_ == dtype::bf16) {
-        const rounded some(value, first, head_dim_);
+        const in_bf16 some(value, first, head_dim_);
         for (std::size_t i = 0; i < count; ++i) write(tile + kernels::tile_offset(type_, input, i), some.numbers + i, 2);
       } else {
-        const quantized some(value, first, head_dim_);
+        const in_q8_0 some(value, first, head_dim_);
         write(tile + 2 * input, &some.scale, 2);
         write(tile + panel::line(input), some.codes, count);
       }
@@ -252,7 +262,7 @@ class packed_kv {
   void put_values(std::size_t slot, std::size_t head, const float* value, const float* next) {
     const std::byte* line = value_tile_of(slot, head, 0) + kernels::tile_offset(type_, slot % kernels::tile_outputs, 0);
     for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, line += value_tile_bytes()) {
-      const rounded lower(value, first, head_dim_), upper(next, first, head_dim_);
+      const in_bf16 lower(value, first, head_dim_), upper(next, first, head_dim_);
       std::uint32_t pairs[kernels::tile_outputs];
       for (std::size_t i = 0; i < kernels::tile_outputs; ++i)
         pairs[i] = lower.numbers[i] | static_cast<std::uint32_t>(upper.numbers[i]) << 16;

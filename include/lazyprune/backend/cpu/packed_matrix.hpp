@@ -160,11 +160,10 @@ class packed_matrix {
 
   /// Fills the panels of a tile.
   void fill_panels(std::span<const tensor> parts, std::size_t t) {
-    constexpr std::size_t most = row_reader::unit / 32;  // blocks of a row that are read at a time
-    const std::size_t inputs = panels_->format.inputs, some = row_reader::unit / inputs;
+    const std::size_t inputs = panels_->format.inputs, most = row_reader::unit / inputs;  // blocks of a row that are read at a time
     const auto blocks = std::make_unique<quantized_block[]>(kernels::tile_outputs * most);
     for (std::size_t first = 0; first < depth_; first += row_reader::unit) {
-      const std::size_t count = std::min(some, (depth_ - first) / inputs);
+      const std::size_t count = std::min(most, (depth_ - first) / inputs);
       for (std::size_t lane = 0; lane < kernels::tile_outputs; ++lane)
         if (const row_of_part from = row_of(parts, t, lane / half_outputs, lane % half_outputs); from.part)
           from.part->reader->read_blocks(*from.part, from.part->first_row + from.row, first / inputs, count, &blocks[lane * most]);

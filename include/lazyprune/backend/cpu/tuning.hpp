@@ -39,8 +39,9 @@ struct product_tuning {
 
 /// How attention is cut.
 struct attention_tuning {
-  std::size_t strips = 16;           // about the number of strips in a full task: they share a block of keys while it is in a cache
-  std::size_t reduced_tokens = 512;  // tokens in a task that reduces the probabilities of several heads
+  std::size_t strips = 16;            // about the number of strips in a full task: they share a block of keys while it is in a cache
+  std::size_t unpacked_bytes = 8192;  // of values that one strip unpacks at a time; they stay in L1, beside what is prefetched
+  std::size_t reduced_tokens = 512;   // tokens in a task that reduces the probabilities of several heads
 };
 
 // If a layer computes only a few rows, attention has too few tasks for many threads. Its keys are then cut into segments. This changes the

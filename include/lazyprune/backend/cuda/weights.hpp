@@ -22,7 +22,7 @@ namespace device {
 class weight {
  public:
   /// Stacks the tensors `parts` along the outputs. Rounds their numbers to the type `as`, and keeps them in the type `stored`. Throws an
-  /// `error` if there are no tensors, if they have different numbers of inputs, or if `as` is f16.
+  /// `error` if there are no tensors, if they have different numbers of inputs, or if `as` is neither f32 nor bf16.
   weight(std::span<const tensor> parts, dtype as, dtype stored, weight_upload& upload)
       : outputs_(lazyprune::detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),

@@ -3,15 +3,27 @@
 
 #include <doctest/doctest.h>
 
-using namespace lazyprune;
+#include <vector>
 
-TEST_CASE("a panel has scales, and then one line after another, of 32 codes each") {
+#include <backend/samples.hpp>
+#include <lazyprune/backend/cpu/packed_kv.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+TEST_CASE("in q8_0, a slot's codes and its scale are at their places in the panels of keys and of values") {
   using panel = kernels::q8_0_panel;
-  CHECK(panel::line(0) == 64);
-  CHECK(panel::line(1) == panel::line(0) + 32);
-  CHECK(panel::bytes == panel::line(31) + 32);
-  std::byte scales[64] = {};
-  scales[6] = std::byte{0x00}, scales[7] = std::byte{0x3e};  // 1.5
-  CHECK(panel::scale(scales, 3) == 1.5f);
-  CHECK(panel::scale(scales, 2) == 0.0f);
+  packed_kv kv(1, 32);
+  std::vector<float> numbers(5 * 32);
+  for (std::size_t i = 0; i < 32; ++i) numbers[3 * 32 + i] = 2.0f * (static_cast<float>(i) - 31.0f + 127.0f);  // 2 * 127 is the largest
+  const guarded<float> rows(5, 32, numbers);
+  kv.put(std::vector<std::uint32_t>{0, 1, 2, 3, 4}, rows.view(), rows.view(), dtype::q8_0, 1);
+  const std::byte *keys = kv.key_tile(0, 0, 0), *values = kv.value_tile(0, 0, 0, 0);
+  CHECK(panel::scale(keys, 3) == 2.0f);
+  CHECK(panel::scale(values, 3) == 2.0f);
+  CHECK(panel::scale(keys, 2) == 0.0f);
+  for (std::size_t i = 0; i < 32; ++i) {
+    CHECK(std::to_integer<int>(keys[panel::line(i) + 3]) == 96 + static_cast<int>(i));
+    CHECK(std::to_integer<int>(values[panel::line(3) + i]) == 96 + static_cast<int>(i));
+  }
 }

@@ -3,7 +3,9 @@
 //
 // A line has one input of 32 outputs, as in a tile of f32. In f16, it takes 64 bytes. In q8_0, 32 inputs are a panel: 32 scales in f16, and
 // then 32 lines of codes from -127 to 127. A number is its code times a scale. Each slot has its own scale. So a panel of keys has a scale
-// for each output, and a panel of values has one for each input.
+// for each output, and a panel of values has one for each input. A scale is the largest absolute value of its 32 numbers, divided by 127.
+// If that value is less than 0.008, f16 rounds the scale by more than 2^-11, like ggml's type Q8_0. Finite numbers that f16 cannot hold
+// become the largest that it can, 65504.
 #pragma once
 
 #include <cstddef>

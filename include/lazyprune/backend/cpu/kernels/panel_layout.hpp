@@ -26,7 +26,7 @@ inline namespace v0 {
 namespace kernels {
 
 /// Writes each of the first `count` columns of 16 rows to 64 contiguous bytes, `stride` bytes after the column before. Elements have 32
-/// bits.
+/// bits. `count` is rounded up to a multiple of four when rows are read.
 inline void write_columns(const std::byte* const (&rows)[half_outputs], std::size_t count, std::size_t stride, std::byte* to) {
 #if defined(__SSE2__)
   const auto load = [&](std::size_t row, std::size_t column) {

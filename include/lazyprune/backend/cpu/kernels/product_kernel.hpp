@@ -114,7 +114,8 @@ struct product_kernel {
   /// floats apart. Null if packing x first is as fast.
   void (*multiply_unpacked)(const float* x, std::size_t rows, const std::byte* tile, std::size_t depth, float* sums, bool more);
 
-  /// Unpack keys or values (kv_layout.hpp) to lines of a tile. Null if keys and values of this type are unpacked to tiles of another type.
+  /// Unpack `inputs` inputs of keys or values (kv_layout.hpp) to lines of a tile. In q8_0, `inputs` is a multiple of 32, and `values` says
+  /// whether scales belong to inputs, as those of values do, or to outputs. Null if this type is unpacked to tiles of another type.
   void (*unpack_f16)(const std::byte* lines, std::size_t inputs, std::byte* tile);
   void (*unpack_q8_0)(const std::byte* panels, std::size_t inputs, bool values, std::byte* tile);
 

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include <lazyprune/backend/cpu/kernels/int8_rows.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/halves.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/product.hpp>
 #include <lazyprune/backend/cpu/kernels/portable/unpack.hpp>
 
@@ -88,27 +89,6 @@ inline void add_pairs(const weight_pairs* weights, const std::int8_t (&x)[16], s
 #endif
 }
 
-/// Converts 32 numbers from f16.
-inline void widen_halves(const std::byte* from, float (&to)[tile_outputs]) {
-#if defined(__SSE2__)
-  const __m128i zero = _mm_setzero_si128(), infinity = _mm_set1_epi32(0x7f80'0000);
-  for (std::size_t n = 0; n < tile_outputs; n += 4) {
-    const __m128i upper = _mm_unpacklo_epi16(zero, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + 2 * n)));
-    const __m128i magnitude = _mm_srli_epi32(_mm_slli_epi32(upper, 1), 4), sign = _mm_and_si128(upper, _mm_set1_epi32(INT32_MIN));
-    // The exponents of f16 have a bias of 15, and those of float of 127. The largest one means infinity and NaN.
-    const __m128i finite = _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(magnitude), _mm_set1_ps(0x1p112f)));
-    const __m128i largest = _mm_and_si128(_mm_cmpgt_epi32(magnitude, _mm_set1_epi32(0x0f7f'ffff)), infinity);
-    _mm_storeu_ps(to + n, _mm_castsi128_ps(_mm_or_si128(_mm_or_si128(finite, largest), sign)));
-  }
-#else
-  for (std::size_t n = 0; n < tile_outputs; ++n) {
-    std::uint16_t half;
-    std::memcpy(&half, from + 2 * n, sizeof half);
-    to[n] = float_of_f16(half);
-  }
-#endif
-}
-
 /// The factors that all groups of a panel share.
 struct common_factors {
   float scales[tile_outputs], leasts[tile_outputs] = {};
@@ -130,7 +110,7 @@ struct common_factors {
   }
 
  private:
-  /// to = x * by. `by` is null: 1.
+  /// to = x * by. If `by` is null, the factor is 1.
   template <class Integer>
   static void multiply(const float (&x)[tile_outputs], const Integer* by, float (&to)[tile_outputs]) {
     for (std::size_t n = 0; n < tile_outputs; ++n) to[n] = by ? x[n] * static_cast<float>(by[n]) : x[n];
@@ -166,7 +146,8 @@ inline const std::byte* codes_of(const panel_layout& layout, const std::byte* pa
   return reinterpret_cast<const std::byte*>(room);
 }
 
-/// Returns the products of a group of a row: sums (32). `line` is the group's first line. `sum` is the sum of the row's codes.
+/// products (32) = the codes of a group, minus the offset, times a row's codes. `line`: the group's first line. `x`: the row's codes of the
+/// group. `sum`: their sum.
 template <std::size_t Inputs>
 void multiply_group(const panel_layout& layout, const std::byte* panel, std::size_t line, const std::int8_t* x, std::int32_t sum,
                     std::int32_t (&products)[tile_outputs]) {
