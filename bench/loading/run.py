@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures the time to load a model whose files are not in memory, and compares it with a plain read of the same files.
+"""Measures the time to load a model, and compares it with a plain read of the same files.
 
-  run.py MODEL... [--program FILE] [--rounds N] [--disk-rate BYTES]
+  run.py MODEL... [--program FILE] [--rounds N] [--disk-rate BYTES | --in-memory]
 
-MODEL is a .gguf file or a directory. Each round measures three times:
+MODEL is a .gguf file or a directory. Each round measures four times:
   plain read  drops the files from the page cache and reads them to the end
   loading     drops them again and runs `lazyprune run -m MODEL --policy dense --ids 1 -n 0`
   in memory   runs the same command again, now with the files in the page cache
-The table has the medians, and the ratio of loading to the plain read.
+  cat         runs `cat` on the files in the page cache
+The table has the medians, the ratio of loading to the plain read, and the ratio of loading in memory to `cat`. With --in-memory, only the last two
+are measured, so the disk does not matter.
 
 --disk-rate limits reads to this many bytes per second. It uses a control group and needs root. Use it on virtual disks: their host may hold
 the file in memory.
@@ -74,6 +76,7 @@ def main():
     parser.add_argument("--program", default="build/examples/lazyprune")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--disk-rate", type=int, metavar="BYTES")
+    parser.add_argument("--in-memory", action="store_true")
     options = parser.parse_args()
 
     for model in options.models:
@@ -81,8 +84,11 @@ def main():
             sys.exit(f"error: {model}: expected .gguf or .safetensors files, found none")
         if options.disk_rate:
             limit_disk(files_of(model)[0], options.disk_rate)
-    print("| model | GB | plain read, s | loading, s | ratio | in memory, s |")
-    print("|---|---:|---:|---:|---:|---:|")
+    heads = ["in memory, s", "cat, s", "ratio"]
+    if not options.in_memory:
+        heads = ["plain read, s", "loading, s", "ratio", *heads]
+    print(f"| model | GB | {' | '.join(heads)} |")
+    print("|---|" + "---:|" * (1 + len(heads)))
     for model in options.models:
         files = files_of(model)
 
@@ -90,16 +96,28 @@ def main():
             command = [options.program, "run", "-m", model, "--policy", "dense", "--ids", "1", "-n", "0", "--json"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
-        reads, loads, warm = [], [], []
+        def cat():
+            subprocess.run(["cat", *files], check=True, stdout=subprocess.DEVNULL)
+
+        cat()
+        times = []  # (rounds, what): in the order of the columns, without the ratios
         for _ in range(options.rounds):
-            drop(files)
-            reads.append(seconds(lambda: read(files)))
-            drop(files)
-            loads.append(seconds(load))
-            warm.append(seconds(load))
-        plain, cold = statistics.median(reads), statistics.median(loads)
+            times.append([])
+            if not options.in_memory:
+                drop(files)
+                times[-1].append(seconds(lambda: read(files)))
+                drop(files)
+                times[-1].append(seconds(load))
+            times[-1] += [seconds(load), seconds(cat)]
+        medians = [statistics.median(column) for column in zip(*times)]
         size = sum(path.stat().st_size for path in files) / 1e9
-        print(f"| {pathlib.Path(model).name} | {size:.2f} | {plain:.2f} | {cold:.2f} | {cold / plain:.2f} | {statistics.median(warm):.2f} |", flush=True)
+        cells = []
+        if not options.in_memory:
+            read_s, load_s = medians[:2]
+            cells = [f"{read_s:.2f}", f"{load_s:.2f}", f"{load_s / read_s:.2f}"]
+        load_s, cat_s = medians[-2:]
+        cells += [f"{load_s:.2f}", f"{cat_s:.2f}", f"{load_s / cat_s:.2f}"]
+        print(f"| {pathlib.Path(model).name} | {size:.2f} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,8 @@ class packed_kv {
   std::size_t width() const { return kv_heads_ * head_dim_; }  // numbers of a slot's key, and of its value
   std::size_t kv_heads() const { return kv_heads_; }
   dtype type() const { return type_; }
-  std::size_t key_depth() const {
-    return type_ == dtype::f32 || type_ == dtype::f16 ? head_dim_ : padded_depth();
-  }                                                         // inputs of a tile of keys
+  /// Returns the inputs of a tile of keys.
+  std::size_t key_depth() const { return type_ == dtype::f32 || type_ == dtype::f16 ? head_dim_ : padded_depth(); }
   std::size_t value_tiles() const { return value_tiles_; }  // tiles of values
   std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
   std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
@@ -176,6 +175,13 @@ class packed_kv {
     std::memcpy(const_cast<std::byte*>(at), numbers, bytes);
   }
 
+  /// Writes `count` elements of `Size` bytes, each `line` bytes after the one before.
+  template <std::size_t Size>
+  static void scatter(const void* elements, std::size_t count, std::size_t line, const std::byte* at) {
+    const auto* from = static_cast<const std::byte*>(elements);
+    for (std::size_t i = 0; i < count; ++i, from += Size, at += line) write(at, from, Size);
+  }
+
   // Up to 32 numbers of a row, from number `first` on, in the cache's types. Zeros follow the last number of the row.
 
   struct in_bf16 {
@@ -222,18 +228,13 @@ class packed_kv {
     const std::size_t output = slot % kernels::tile_outputs;
     for (std::size_t first = 0; first < head_dim_; first += kernels::tile_outputs, tile += tile_bytes(kernels::tile_outputs)) {
       const std::size_t count = std::min(kernels::tile_outputs, head_dim_ - first);
-      // Writes `size` bytes for each dimension, or for each `together` of them.
-      const auto scatter = [&](const std::byte* at, std::size_t line, const void* numbers, std::size_t size, std::size_t together = 1) {
-        for (std::size_t i = 0; i < count; i += together, at += line)
-          write(at + output * size, static_cast<const std::byte*>(numbers) + i / together * size, size);
-      };
-      if (type_ == dtype::f32) scatter(tile, kernels::line_bytes, key + first, 4);
-      if (type_ == dtype::bf16) scatter(tile, kernels::line_bytes, in_bf16(key, first, head_dim_).numbers, 4, 2);
-      if (type_ == dtype::f16) scatter(tile, kernels::f16_line::bytes, in_f16(key, first, head_dim_).numbers, 2);
+      if (type_ == dtype::f32) scatter<4>(key + first, count, kernels::line_bytes, tile + 4 * output);
+      if (type_ == dtype::bf16) scatter<4>(in_bf16(key, first, head_dim_).numbers, (count + 1) / 2, kernels::line_bytes, tile + 4 * output);
+      if (type_ == dtype::f16) scatter<2>(in_f16(key, first, head_dim_).numbers, count, kernels::f16_line::bytes, tile + 2 * output);
       if (type_ != dtype::q8_0) continue;
       const in_q8_0 some(key, first, head_dim_);
       write(tile + 2 * output, &some.scale, 2);
-      scatter(tile + panel::codes, kernels::tile_outputs, some.codes, 1);
+      scatter<1>(some.codes, count, kernels::tile_outputs, tile + panel::codes + output);
     }
   }
 
