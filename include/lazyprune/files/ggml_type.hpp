@@ -98,10 +98,17 @@ inline void read_q8_0(block_bytes b, quantized_block& __restrict to) {
   for (std::size_t j = 0; j < 32; ++j) to.codes[j] = low_byte(b[2 + j] ^ 128);
 }
 
-/// In Q4_0 and similar types, the low halves of 16 bytes are the first 16 codes, and the high halves are the other 16.
-inline void read_halves(block_bytes b, std::uint8_t* __restrict codes) {
-  for (std::size_t j = 0; j < 16; ++j) codes[j] = low_byte(b[j] & 15);
-  for (std::size_t j = 0; j < 16; ++j) codes[16 + j] = low_byte(b[j] >> 4);
+/// In Q4_0 and similar types, the low halves of 16 bytes are the first 16 codes, and the high halves are the other 16. Eight bytes are
+/// shifted at once, because GCC makes slow code of a loop over bytes.
+inline void read_halves(block_bytes b, std::uint8_t* codes) {
+  constexpr std::uint64_t low_halves = 0x0f0f'0f0f'0f0f'0f0f;
+  for (std::size_t j = 0; j < 16; j += 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, b.at + j, 8);
+    const std::uint64_t first = eight & low_halves, other = eight >> 4 & low_halves;
+    std::memcpy(codes + j, &first, 8);
+    std::memcpy(codes + 16 + j, &other, 8);
+  }
 }
 
 inline constexpr block_format q4_0{32, 32, 4, 8, false};
