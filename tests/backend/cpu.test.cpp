@@ -71,6 +71,7 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
 TEST_CASE("results have the same bits for any number of threads" ON_EVERY_PATH) {
   for (const dtype kv : kv_types)
     for (const std::size_t rows : {1u, 4u, 17u, 530u}) {
+      if (rows > 17 && (kv == dtype::f16 || kv == dtype::q8_0)) continue;  // 17 rows already have several strips, and products are the same
       CAPTURE(rows);
       const dtype as = kv == dtype::bf16 || kv == dtype::q8_0 ? dtype::bf16 : dtype::f32;  // the type of the weights
       tested_cpu one({.threads = 1, .kv = kv});
