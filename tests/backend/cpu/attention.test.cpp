@@ -53,7 +53,7 @@ TEST_CASE("a row with a window gets the same bits in any batch, whether or not t
   for (const dtype type : kv_types)
     for (const auto where : {layout::late_run, layout::scattered})
       for (const std::size_t window : {1u, 40u, 511u, 100000u}) {
-        if (window == 1 && (type == dtype::f16 || type == dtype::q8_0)) continue;  // the windows do not depend on the type
+        if (window != 40 && (type == dtype::f16 || type == dtype::q8_0)) continue;  // windows do not depend on the type
         CAPTURE(window);
         CAPTURE(static_cast<int>(where));
         tested_cpu backend({.kv = type});
