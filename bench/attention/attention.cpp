@@ -25,8 +25,6 @@ const model models[] = {{"tinyllama-1.1b", {32, 4, 64}}, {"llama-2-7b", {32, 32,
 
 constexpr std::size_t prefill_block = 512;  // queries
 
-constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::f16, dtype::q8_0};  // of keys and values
-
 /// Returns the type of the numbers that this path multiplies.
 dtype tiles_of(isa i, dtype type) { return lazyprune::kernels::kernels_of(i).tiles_of(type); }
 
@@ -237,7 +235,7 @@ void register_one(const std::string& name, std::function<void(benchmark::State&)
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const dtype type : types)
+  for (const dtype type : lazyprune::every_kv_type)
     for (const isa i : paths_of(type))
       if (!has(i)) bench::register_absent(bench::column(type, i), "this processor lacks it");
   for (const model& m : models)
@@ -246,7 +244,7 @@ int main(int argc, char** argv) {
       for (const int threads : bench::thread_counts()) {
         const std::string with = "/threads:" + std::to_string(threads) + "/";
         for (const bool probed : {false, true})
-          for (const dtype type : types)
+          for (const dtype type : lazyprune::every_kv_type)
             for (const isa i : paths_of(type))
               if (has(i))
                 register_one(at + "/probe:" + (probed ? "1" : "0") + with + bench::column(type, i),

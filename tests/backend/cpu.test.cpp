@@ -69,7 +69,7 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
 }  // namespace
 
 TEST_CASE("results have the same bits for any number of threads" ON_EVERY_PATH) {
-  for (const dtype kv : kv_types)
+  for (const dtype kv : every_kv_type)
     for (const std::size_t rows : {1u, 4u, 17u, 530u}) {
       if (rows > 17 && (kv == dtype::f16 || kv == dtype::q8_0)) continue;  // 17 rows already have several strips, and products are the same
       CAPTURE(rows);
@@ -89,7 +89,7 @@ TEST_CASE("AVX-512, and with `exact` also AVX512-BF16 and AMX, give the bits of 
   for (const isa path : every_isa) {
     if (path < isa::avx512 || !has(path)) continue;
     CAPTURE(std::string(name_of(path)));
-    for (const dtype kv : kv_types) {
+    for (const dtype kv : every_kv_type) {
       const dtype as = kv == dtype::bf16 || kv == dtype::q8_0 ? dtype::bf16 : dtype::f32;  // the type of the weights
       cpu narrow(execution{.threads = 1, .instructions = isa::avx2, .kv = kv});
       cpu wide(execution{.threads = 1, .instructions = path, .kv = kv, .exact = path > isa::avx512});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The types of keys and values, and what each of them keeps of a number.
+// What each type of keys and values keeps of a number.
 #pragma once
 
 #include <lazyprune/backend/tensor.hpp>
@@ -10,9 +10,6 @@
 #include <vector>
 
 namespace lazyprune_test {
-
-inline constexpr lazyprune::dtype kv_types[] = {lazyprune::dtype::f32, lazyprune::dtype::bf16, lazyprune::dtype::f16,
-                                                lazyprune::dtype::q8_0};
 
 /// Returns what a cache of this type keeps of rows (any, head_dim) of heads.
 inline std::vector<float> kept_as(lazyprune::dtype type, std::vector<float> rows, std::size_t head_dim) {

@@ -15,6 +15,7 @@
 #include "commands/flags.hpp"
 #include "models/model_choice.hpp"
 
+#include <lazyprune/backend/execution.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/model/cost_model.hpp>
 #include <lazyprune/model/generation.hpp>
@@ -126,9 +127,6 @@ class engine {
 /// Throws `error` if this program lacks the backend, if the backend does not compute in the type, or if the processor lacks the instruction
 /// set that LAZYPRUNE_ISA names. With the cuda backend, also throws `error` if there is no usable GPU or a number of threads is set.
 void check(const backend_flags& flags);
-
-/// The types of keys and values that --kv may name.
-inline constexpr dtype every_kv_type[] = {dtype::f32, dtype::bf16, dtype::f16, dtype::q8_0};
 
 /// Returns the type that --kv names, or nullopt if it names none.
 std::optional<dtype> kv_type_of(const backend_flags& flags);

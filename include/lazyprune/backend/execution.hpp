@@ -33,6 +33,9 @@ constexpr std::string_view name_of(isa i) {
   return names[static_cast<std::size_t>(i)];
 }
 
+/// The types of keys and values of the backend `cpu`.
+inline constexpr dtype every_kv_type[] = {dtype::f32, dtype::bf16, dtype::f16, dtype::q8_0};
+
 struct execution {
   /// The number of host threads. Any number gives the same results. 0 means as many as the processors and the CPU quota of this process
   /// allow. On `cpu`, 0 means OMP_NUM_THREADS if that is set.

@@ -25,7 +25,7 @@ TEST_CASE("attention of a few rows at a time agrees with attention of all rows a
 }
 
 TEST_CASE("attention has the same bits with other numbers in tuning.hpp" ON_EVERY_PATH) {
-  for (const dtype type : kv_types) {
+  for (const dtype type : every_kv_type) {
     tested_cpu backend({.kv = type});
     const attention_sample s({6, 2, 24}, 700, 300, attention_sample::layout::late_run, 2);
     const auto kv = s.cache(backend);
@@ -50,7 +50,7 @@ TEST_CASE("attention has the same bits with other numbers in tuning.hpp" ON_EVER
 
 TEST_CASE("a row with a window gets the same bits in any batch, whether or not tokens before the window are passed" ON_EVERY_PATH) {
   using layout = attention_sample::layout;
-  for (const dtype type : kv_types)
+  for (const dtype type : every_kv_type)
     for (const auto where : {layout::late_run, layout::scattered})
       for (const std::size_t window : {1u, 40u, 511u, 100000u}) {
         if (window != 40 && (type == dtype::f16 || type == dtype::q8_0)) continue;  // windows do not depend on the type
@@ -172,7 +172,7 @@ void check_against_reference(dtype type) {
 }  // namespace
 
 TEST_CASE("attention with keys and values in every type agrees with the reference" ON_EVERY_PATH) {
-  for (const dtype type : kv_types) {
+  for (const dtype type : every_kv_type) {
     CAPTURE(std::string(name_of(type)));
     check_against_reference(type);
   }

@@ -13,7 +13,7 @@ using namespace lazyprune_test;
 
 TEST_CASE("the strips of all tasks contain every query of every head once, and the areas of a task's memory do not overlap") {
   for (const isa path : paths_here())
-    for (const dtype type : kv_types)
+    for (const dtype type : every_kv_type)
       for (const attention_shape shape : {attention_shape{8, 2, 64}, attention_shape{6, 3, 5}, attention_shape{32, 1, 20}})
         for (const std::size_t rows : {1u, 7u, 600u}) {
           const kernels::kernel_set& set = kernels::kernels_of(path);

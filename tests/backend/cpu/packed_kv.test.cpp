@@ -26,7 +26,7 @@ void append(packed_kv& kv, rows_view<const float> k, rows_view<const float> v, d
 }  // namespace
 
 TEST_CASE("keys and values are read as the type keeps them, and lie in the layout of tiles") {
-  for (const dtype type : kv_types)
+  for (const dtype type : every_kv_type)
     for (const std::size_t d : {1u, 16u, 33u, 64u}) {
       CAPTURE(d);
       packed_kv kv(2, d);
@@ -108,7 +108,7 @@ TEST_CASE("unused slots have no numbers of an earlier sequence") {
 }
 
 TEST_CASE("slots with gaps get the keys and values of their rows, in every type") {
-  for (const dtype type : kv_types) {
+  for (const dtype type : every_kv_type) {
     packed_kv kv(2, 33);
     const std::vector<std::uint32_t> slots{2, 3, 6, 9, 10, 11, 12, 254, 255, 256};
     const guarded<float> keys(slots.size(), 66, normal_floats(slots.size() * 66, 1)),
@@ -126,7 +126,7 @@ TEST_CASE("slots with gaps get the keys and values of their rows, in every type"
 }
 
 TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hold NaN; a copy of the cache keeps its numbers") {
-  for (const dtype type : kv_types) {
+  for (const dtype type : every_kv_type) {
     packed_kv kv(2, 16);
     const guarded<float> bad(300, 32, std::vector<float>(300 * 32, std::numeric_limits<float>::quiet_NaN())),
         good(4, 32, normal_floats(128, 1));
@@ -144,7 +144,7 @@ TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hol
 }
 
 TEST_CASE("finite numbers stay finite in every type, and are off by no more than half a code or the type's rounding") {
-  for (const dtype type : kv_types) {
+  for (const dtype type : every_kv_type) {
     CAPTURE(std::string(name_of(type)));
     packed_kv kv(1, 32);
     auto numbers = normal_floats(3 * 32, 1);

@@ -39,7 +39,7 @@ class head_block {
     converted_ = true;
   }
 
-  /// Whether the tiles of keys that `key_tile` returns are contiguous.
+  /// Returns whether key_tile(i + 1) follows key_tile(i) in memory.
   bool contiguous() const { return converted_ || !kv_->needs_unpacking(); }
   /// Returns a tile of keys. It is valid until the next call.
   const std::byte* key_tile(std::size_t tile) const {

@@ -58,7 +58,7 @@ class attention_layout {
   std::size_t group() const { return group_; }              // query heads that share a key/value head
   std::size_t tile_floats() const { return tile_floats_; }  // floats that a strip's sums of 32 outputs take
 
-  /// Whether a task of several strips converts a block once for all of them: unpacks it, or widens bf16 to float.
+  /// Returns whether a task of several strips unpacks a block, or widens it to float, once for all of them.
   bool converts() const { return converts_; }
   std::size_t converted_size() const { return converted_size_; }  // bytes of a converted number; 0: nothing is converted
   /// How many slots of a tile of values a product takes, at most. If a block is not converted as a whole, so many slots stay in L1 while

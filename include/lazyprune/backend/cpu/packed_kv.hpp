@@ -93,7 +93,7 @@ class packed_kv {
     });
   }
 
-  /// Whether products need tiles that `unpack_keys` and `unpack_values` write.
+  /// Returns whether products need tiles that `unpack_keys` and `unpack_values` write.
   bool needs_unpacking() const { return type_ == dtype::f16 || type_ == dtype::q8_0; }
 
   /// Unpacks a tile of keys (key_depth() inputs).

@@ -21,12 +21,8 @@ struct kv_lanes {
 
   LAZYPRUNE_AVX512_INLINE static floats all(float x) { return _mm512_set1_ps(x); }
   LAZYPRUNE_AVX512_INLINE static floats load(const float* from) { return _mm512_loadu_ps(from); }
-  LAZYPRUNE_AVX512_INLINE static floats load_halves(const std::byte* from) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  }
-  LAZYPRUNE_AVX512_INLINE static floats load_codes(const std::byte* from) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
-  }
+  LAZYPRUNE_AVX512_INLINE static floats load_halves(const std::byte* from) { return avx512::load_halves(from); }
+  LAZYPRUNE_AVX512_INLINE static floats load_codes(const std::byte* from) { return load_bytes<true>(from); }
   LAZYPRUNE_AVX512_INLINE static floats multiply(floats a, floats b) { return _mm512_mul_ps(a, b); }
   LAZYPRUNE_AVX512_INLINE static void store(float* to, floats a) { _mm512_storeu_ps(to, a); }
 };

@@ -15,16 +15,7 @@ inline namespace v0 {
 namespace kernels {
 namespace avx512_bf16 {
 
-LAZYPRUNE_AVX512_BF16_INLINE __m512 load_halves(const std::byte* from) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-}
-
-/// Loads 16 bytes as floats.
-template <bool Signed>
-LAZYPRUNE_AVX512_BF16_INLINE __m512 load_bytes(const void* from) {
-  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(from));
-  return _mm512_cvtepi32_ps(Signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
-}
+using avx512::load_bytes, avx512::load_halves;
 
 /// The factors of the numbers of a group: each vector has those of four outputs, four times. A number is scale * code - base, see
 /// panel_layout::factors.

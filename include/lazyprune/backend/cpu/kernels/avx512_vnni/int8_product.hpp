@@ -58,15 +58,9 @@ struct lanes {
   }
 
   LAZYPRUNE_AVX512_VNNI_INLINE static floats to_floats(integers a) { return _mm512_cvtepi32_ps(a); }
-  LAZYPRUNE_AVX512_VNNI_INLINE static floats load_halves(const std::byte* from) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  }
-  LAZYPRUNE_AVX512_VNNI_INLINE static floats load_bytes(const std::byte* from) {
-    return to_floats(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
-  }
-  LAZYPRUNE_AVX512_VNNI_INLINE static floats load_signed_bytes(const std::byte* from) {
-    return to_floats(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
-  }
+  LAZYPRUNE_AVX512_VNNI_INLINE static floats load_halves(const std::byte* from) { return avx512::load_halves(from); }
+  LAZYPRUNE_AVX512_VNNI_INLINE static floats load_bytes(const std::byte* from) { return avx512::load_bytes<false>(from); }
+  LAZYPRUNE_AVX512_VNNI_INLINE static floats load_signed_bytes(const std::byte* from) { return avx512::load_bytes<true>(from); }
   LAZYPRUNE_AVX512_VNNI_INLINE static floats load_floats(const float* from) { return _mm512_loadu_ps(from); }
   LAZYPRUNE_AVX512_VNNI_INLINE static void store(std::byte* to, integers a) { _mm512_storeu_si512(to, a); }
   LAZYPRUNE_AVX512_VNNI_INLINE static void store(float* to, floats a) { _mm512_storeu_ps(to, a); }
