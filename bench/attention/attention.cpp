@@ -186,7 +186,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   std::vector<float> probabilities(m.shape.heads * s.active.size());
   lazyprune::attention_probe probe;
   if (probed) probe = {.data = probabilities.data(), .queries = 1, .stride = s.active.size()};
-  const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots, s.rows.size(), s.variant};
+  const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots, {}, s.variant};
   const std::vector<float> row(n.q_size);
   const lazyprune::tensor as_row{dtype::f32, 1, n.q_size, reinterpret_cast<const std::byte*>(row.data())};
   const cpu::matrix next =

@@ -53,6 +53,32 @@ TEST_CASE("rows are stored in the order in which they are computed; in each laye
   CHECK(cache.bytes() == full);
 }
 
+TEST_CASE("tokens that have no row yet are shown in the slots that put gives them") {
+  model_config c;
+  c.layers = 1;
+  c.n_kv_heads = 1;
+  c.head_dim = 1;
+  reference<float> backend{execution{}};
+  kv_cache<reference<float>> cache(c);
+  const auto put = [&](const std::vector<position>& tokens) {
+    const std::vector<float> rows(tokens.size());
+    cache.put(backend, 0, tokens, {rows.data(), rows.size(), 1, 1}, {rows.data(), rows.size(), 1, 1});
+  };
+  put({0, 2, 3, 5, 6});
+  cache.forget(std::vector<position>{0, 3});
+  put({1});  // takes the slot of token 0
+  const std::vector<position> all{1, 2, 4, 5, 7, 8, 9};
+  std::vector<std::uint32_t> shown, now;
+  cache.slots(0, all, shown);
+  CHECK(shown == std::vector<std::uint32_t>{0, 1, 2, 3, 5, 6, 7});
+  put({4, 7});
+  cache.slots(0, all, now);
+  CHECK(now == shown);
+  put({8, 9});
+  cache.slots(0, all, now);
+  CHECK(now == shown);
+}
+
 TEST_CASE("freed slots are used again, the lowest first; free slots at the end are removed") {
   model_config c;
   c.layers = 2;

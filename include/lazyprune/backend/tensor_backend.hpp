@@ -117,13 +117,15 @@ struct attention_variant {
 struct attention_rows {
   attention_shape shape;
   std::span<const position> rows;        // (rows), ascending
-  std::span<const position> active;      // (active), ascending
+  std::span<const position> active;      // (active), ascending: all active tokens of the layer up to the last row of all its calls
   std::span<const std::uint32_t> slots;  // (active)
-  /// How many rows of this sequence the layer computes in all its calls of `attend` together. 0 means that this is the only call. A backend
-  /// may choose by this number how it splits the keys. It must not choose by the number of rows in one call, because
-  /// results would then depend on how the rows are divided into calls.
-  std::size_t rows_of_layer = 0;
+  /// The rows of this sequence that the layer computes in all its calls of `attend` together, ascending. If the list is empty, this is the
+  /// only call. A backend may choose by these rows, the active tokens and their slots how it orders and splits the keys. It must not choose
+  /// by the rows of one call, because results would then depend on how the rows are divided into calls.
+  std::span<const position> rows_of_layer = {};
   attention_variant variant = {};
+
+  std::span<const position> all_rows() const { return rows_of_layer.empty() ? rows : rows_of_layer; }
 };
 
 /// Where `attend` writes the attention probabilities of the last `queries` rows: host memory (queries, heads, active), whose rows are

@@ -53,10 +53,17 @@ class kv_cache {
 
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
 
-  /// Writes the slots of `tokens` to `out`. Each token must have a row in this layer.
+  /// Writes the slots of `tokens`, which ascend, to `out`. Tokens without a row in this layer must be the next ones that `put` gets, and
+  /// `put` must have stored rows in this layer since any rows were forgotten. The function writes the slots that they will have.
   void slots(layer_id layer, std::span<const position> tokens, std::vector<std::uint32_t>& out) const {
+    const layer_rows& at = layers_[layer];
     out.resize(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) out[i] = layers_[layer].slots[tokens[i]];
+    std::size_t free = at.free.size();
+    auto next = static_cast<std::uint32_t>(at.rows.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      out[i] = tokens[i] < at.slots.size() ? at.slots[tokens[i]] : none;
+      if (out[i] == none) out[i] = free > 0 ? at.free[--free] : next++;
+    }
   }
   std::uint32_t slot(layer_id layer, position token) const { return layers_[layer].slots[token]; }
 

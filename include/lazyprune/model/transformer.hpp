@@ -518,8 +518,7 @@ class transformer {
   /// of work_.attended_ from `to` on.
   void attend(const batch_item& p, layer_id l, std::size_t first, rows q, std::size_t to) {
     const std::span<const position> tokens = positions(first, q.rows);
-    const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(p.plan.active, tokens.back()) - p.plan.active.begin());
-    const std::span<const position> active = p.plan.active.first(seen);
+    const std::span<const position> all_rows = p.plan.rows.last(p.plan.output_rows), active = p.plan.active;
     p.seq->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
     if (p.queries > 0 && first + q.rows == p.end())
@@ -533,7 +532,7 @@ class transformer {
                                    tokens,
                                    active,
                                    work_.slots_,
-                                   p.plan.output_rows,
+                                   all_rows,
                                    {config_.attention_scale, config_.attention_soft_cap, config_.window(l)}},
                     work_.attended_, to, probe);
   }

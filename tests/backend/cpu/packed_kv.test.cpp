@@ -143,6 +143,34 @@ TEST_CASE("slots forgotten by truncate are zeroed before reuse, even if they hol
   }
 }
 
+TEST_CASE("copies of slots have their bits, and the last slot fills its tile") {
+  for (const dtype type : every_kv_type)
+    for (const std::size_t d : {16u, 33u, 64u}) {
+      CAPTURE(std::string(name_of(type)));
+      CAPTURE(d);
+      packed_kv kv(2, d), copy(2, d);
+      const std::size_t rows = 600;
+      const guarded<float> keys(rows, 2 * d, normal_floats(rows * 2 * d, 1)), values(rows, 2 * d, normal_floats(rows * 2 * d, 2));
+      append(kv, keys.view(), values.view(), type, 1);
+      std::vector<std::uint32_t> slots(32);
+      std::iota(slots.begin(), slots.end(), 64u);                                        // a whole tile
+      for (std::uint32_t i = 0; i < 300; ++i) slots.push_back((211 * i + i / 3) % 600);  // any order
+      for (std::uint32_t i = 0; i < 45; ++i) slots.push_back(101 + i);                   // a run that begins in a tile
+      copy.copy(kv, std::vector<std::uint32_t>(400, 7), 1);                              // numbers that must not stay
+      copy.copy(kv, slots, 2);
+      CHECK(copy.type() == type);
+      REQUIRE(copy.size() == slots.size());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < (slots.size() + 31) / 32 * 32; ++i)
+        for (std::size_t n = 0; n < 2 * d; ++n) {
+          const std::size_t from = slots[std::min(i, slots.size() - 1)];
+          wrong += copy.key(i, n / d, n % d) != kv.key(from, n / d, n % d);
+          wrong += copy.value(i, n / d, n % d) != kv.value(from, n / d, n % d);
+        }
+      CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("finite numbers stay finite in every type, and are off by no more than half a code or the type's rounding") {
   for (const dtype type : every_kv_type) {
     CAPTURE(std::string(name_of(type)));

@@ -404,18 +404,21 @@ class attention_layer {
       : kernels_(&set), threads_(threads), tuning_(tuning) {}
 
   std::size_t bytes() const {
-    return states_.bytes() + local_.bytes() + of_heads_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(kernels::rank_range);
+    return states_.bytes() + local_.bytes() + of_heads_.bytes() + ranks_.bytes() + ordered_.bytes() +
+           places_.capacity() * sizeof(std::uint32_t) + seen_.capacity() * sizeof(kernels::rank_range);
   }
 
   /// See tensor_backend's `attend`.
-  void attend(rows_view<const float> q, const packed_kv& kv, const attention_rows& what, packed_rows& out, std::size_t first_row,
+  void attend(rows_view<const float> q, const packed_kv& cache, const attention_rows& what, packed_rows& out, std::size_t first_row,
               const attention_probe& probe) {
     if (what.rows.empty()) return;
     const rows_view<float> plain = out.plain().slice(first_row, q.rows);
     seen_.clear();
     for (const position row : what.rows) seen_.push_back(seen_by(row, what));
     const kernels::rank_range together{seen_.front().first, seen_.back().end};
-    ranks_.set(what.slots, together);
+    const bool copies = copying_pays(what);
+    const packed_kv& kv = copies ? ordered(cache, what.slots, together) : cache;
+    ranks_.set(copies ? places_ : what.slots, together);
 
     attention_probe each = probe;  // one row for each query and probed head
     probe_place_.clear();
@@ -427,8 +430,7 @@ class attention_layer {
     const attention_layout& layout = call.layout;
     // Few queries give few tasks, so the keys are cut into segments to keep all threads busy. The number of threads does not change the
     // cuts, so results have the same bits for any number of threads.
-    const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
-    const std::size_t segment = rows_of_layer <= few_attended_rows ? segment_blocks : kv.blocks();
+    const std::size_t segment = what.all_rows().size() <= few_attended_rows ? segment_blocks : kv.blocks();
     const std::size_t first_segment = ranks_.first_block() / segment, segments = (ranks_.end_block() - 1) / segment + 1 - first_segment;
 
     const auto threads = static_cast<std::size_t>(threads_);
@@ -487,6 +489,45 @@ class attention_layer {
     });
   }
 
+  /// Returns whether attention takes longer over the keys in the order of their slots than over a copy of them in the order of the tokens.
+  /// A strip reads a tile of keys if one of its rows sees one of the tile's tokens. If slots have gaps, or revived tokens are in the last
+  /// slots, a row reads many keys that it does not see. The result depends on the layer, not on the call, because the order of the keys
+  /// changes the order of additions.
+  bool copying_pays(const attention_rows& what) {
+    const std::span<const position> rows = what.all_rows();
+    const std::span<const std::uint32_t> slots = what.slots;
+    if (rows.size() <= few_attended_rows) return false;
+    if (std::ranges::adjacent_find(slots, [](std::uint32_t a, std::uint32_t b) { return b != a + 1; }) == slots.end()) return false;
+    const auto readers = [&](std::int32_t first, std::int32_t last) {  // rows that see some of the tokens with the ranks first to last
+      const auto index = [&](std::size_t p) { return std::ranges::lower_bound(rows, p) - rows.begin(); };
+      const std::size_t window = what.variant.window, from = what.active[static_cast<std::size_t>(first)],
+                        to = what.active[static_cast<std::size_t>(last)] + window;
+      return window == 0 ? std::ssize(rows) - index(from) : std::max<std::ptrdiff_t>(0, index(to) - index(from));
+    };
+    const auto tokens = static_cast<std::int32_t>(slots.size());
+    constexpr auto tile = static_cast<std::int32_t>(key_ranks::tile);
+    std::ptrdiff_t saved = 0;  // pairs of a row and a tile
+    ranks_.set(slots, {0, tokens});
+    for (std::size_t t = ranks_.first_block() * packed_kv::block_tiles; t < ranks_.end_block() * packed_kv::block_tiles; ++t)
+      if (const kernels::rank_range in_tile = ranks_.range_of(t); in_tile.first < in_tile.end)
+        saved += readers(in_tile.first, in_tile.end - 1);
+    for (std::int32_t first = 0; first < tokens; first += tile) saved -= readers(first, std::min(first + tile, tokens) - 1);
+    const std::ptrdiff_t group = static_cast<std::ptrdiff_t>(what.shape.heads / what.shape.kv_heads);
+    return saved * tile * group > copied_token_pairs * tokens;
+  }
+
+  /// Copies the keys and values of these tokens in their order. A block has the tokens whose ranks it would have if all active tokens were
+  /// copied. `places_` gets the slots of the copies.
+  const packed_kv& ordered(const packed_kv& kv, std::span<const std::uint32_t> slots, const kernels::rank_range& tokens) {
+    const std::size_t first = static_cast<std::size_t>(tokens.first) / packed_kv::block_slots * packed_kv::block_slots;
+    const auto end = static_cast<std::size_t>(tokens.end);
+    if (!ordered_.like(kv)) ordered_ = packed_kv(kv.kv_heads(), kv.width() / kv.kv_heads(), kv.type());
+    ordered_.copy(kv, slots.subspan(first, end - first), threads_);
+    places_.resize(end);
+    for (std::size_t i = first; i < end; ++i) places_[i] = static_cast<std::uint32_t>(i - first);
+    return ordered_;
+  }
+
   static kernels::rank_range seen_by(position row, const attention_rows& what) {
     const auto after = [&](position p) {
       return static_cast<std::int32_t>(std::ranges::upper_bound(what.active, p) - what.active.begin());
@@ -498,6 +539,8 @@ class attention_layer {
   const kernels::kernel_set* kernels_;
   int threads_;
   attention_tuning tuning_;
+  packed_kv ordered_{0, 0};            // see `ordered`
+  std::vector<std::uint32_t> places_;  // (active)
   key_ranks ranks_;
   std::vector<kernels::rank_range> seen_;  // (rows): the active tokens that each row sees
   detail::scratch_memory states_;

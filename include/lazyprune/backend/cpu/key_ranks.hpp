@@ -60,6 +60,9 @@ class key_ranks {
   bool any(std::size_t t, const rank_range& seen) const { return of(t).least < seen.end && of(t).most_active >= seen.first; }
   bool all(std::size_t t, const rank_range& seen) const { return of(t).most < seen.end && of(t).least >= seen.first; }
 
+  /// Returns the smallest range with the ranks of all active tokens of the tile. If there are none, `first` is not less than `end`.
+  rank_range range_of(std::size_t t) const { return {of(t).least, of(t).most_active + 1}; }
+
   /// Returns true if the tile has 32 successive active tokens, in their order.
   bool in_order(std::size_t t) const {
     return of(t).most - of(t).least == static_cast<std::int32_t>(tile) - 1 && std::is_sorted(of_tile(t), of_tile(t) + tile);

@@ -41,6 +41,8 @@ class packed_kv {
   std::size_t width() const { return kv_heads_ * head_dim_; }  // numbers of a slot's key, and of its value
   std::size_t kv_heads() const { return kv_heads_; }
   dtype type() const { return type_; }
+  /// Returns whether slots of the two caches have the same number of heads and dimensions.
+  bool like(const packed_kv& other) const { return kv_heads_ == other.kv_heads_ && head_dim_ == other.head_dim_; }
   /// Returns the inputs of a tile of keys.
   std::size_t key_depth() const { return type_ == dtype::f32 || type_ == dtype::f16 ? head_dim_ : padded_depth(); }
   std::size_t value_tiles() const { return value_tiles_; }  // tiles of values
@@ -90,6 +92,25 @@ class packed_kv {
         else
           put_value(slots[r], head, row(v, r));
       }
+    });
+  }
+
+  /// Replaces all slots: slot i becomes a copy of slot slots[i] of `from`, which has the same heads. After the last one, the other slots of
+  /// its tile are copies of it, too.
+  void copy(const packed_kv& from, std::span<const std::uint32_t> slots, int threads) {
+    assert(from.kv_heads_ == kv_heads_ && from.head_dim_ == head_dim_);
+    truncate(0);
+    take_type(from.type_);
+    const std::size_t tiles = (slots.size() + kernels::tile_outputs - 1) / kernels::tile_outputs;
+    while (blocks_.size() * block_tiles < tiles) blocks_.push_back(spare_.take(block_bytes()));
+    for (std::size_t b = 0; b * block_tiles < tiles; ++b) blocks_[b].own();
+    written_ = size_ = slots.size();
+    detail::for_tasks(detail::threads_for(threads, slots.size() * width() / 4), tiles * kv_heads_, [&](std::size_t task, std::size_t) {
+      const std::size_t head = task / tiles, first = task % tiles * kernels::tile_outputs;
+      std::uint32_t of_tile[kernels::tile_outputs];
+      for (std::size_t i = 0; i < kernels::tile_outputs; ++i) of_tile[i] = slots[std::min(first + i, slots.size() - 1)];
+      copy_keys(from, of_tile, first, head);
+      copy_values(from, of_tile, first, head);
     });
   }
 
@@ -180,6 +201,75 @@ class packed_kv {
   static void scatter(const void* elements, std::size_t count, std::size_t line, const std::byte* at) {
     const auto* from = static_cast<const std::byte*>(elements);
     for (std::size_t i = 0; i < count; ++i, from += Size, at += line) write(at, from, Size);
+  }
+
+  /// Writes `lines` lines of 32 elements, `line` bytes apart. Element i of a line comes from from[i], which is then `line` bytes further
+  /// on.
+  template <std::size_t Size>
+  static void gather(const std::byte* const* from, std::size_t lines, std::size_t line, const std::byte* to) {
+    for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
+      const std::byte* const of = from[i];
+      for (std::size_t l = 0; l < lines; ++l) write(to + l * line + i * Size, of + l * line, Size);
+    }
+  }
+
+  /// Copies the keys of 32 slots to the slots from `first` on, a whole tile.
+  void copy_keys(const packed_kv& from, const std::uint32_t (&slots)[kernels::tile_outputs], std::size_t first, std::size_t head) {
+    const std::size_t lines = key_tile_bytes() / kernels::line_bytes, size = type_ == dtype::f16 ? 2 : type_ == dtype::q8_0 ? 1 : 4;
+    const std::byte *to = key_tile_of(first, head), *tiles[kernels::tile_outputs], *at[kernels::tile_outputs];
+    for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
+      tiles[i] = from.key_tile_of(slots[i], head);
+      at[i] = tiles[i] + slots[i] % kernels::tile_outputs * size;
+    }
+    if (type_ == dtype::f16) return gather<2>(at, key_depth(), kernels::f16_line::bytes, to);
+    if (type_ != dtype::q8_0) return gather<4>(at, lines, kernels::line_bytes, to);
+    for (std::size_t p = 0; p < key_depth() / panel::inputs; ++p, to += panel::bytes) {
+      const std::byte *scales[kernels::tile_outputs], *codes[kernels::tile_outputs];
+      for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
+        scales[i] = tiles[i] + p * panel::bytes + slots[i] % kernels::tile_outputs * 2;
+        codes[i] = at[i] + p * panel::bytes + panel::codes;
+      }
+      gather<2>(scales, 1, 0, to);
+      gather<1>(codes, panel::inputs, kernels::tile_outputs, to + panel::codes);
+    }
+  }
+
+  /// Copies the values of 32 slots to the slots from `first` on.
+  void copy_values(const packed_kv& from, const std::uint32_t (&slots)[kernels::tile_outputs], std::size_t first, std::size_t head) {
+    for (std::size_t tile = 0; tile < value_tiles_; ++tile) {
+      const std::byte *const to = value_tile_of(first, head, tile), *lines[kernels::tile_outputs];
+      for (std::size_t i = 0; i < kernels::tile_outputs; ++i) lines[i] = from.value_tile_of(slots[i], head, tile);
+      for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
+        const std::size_t input = slots[i] % kernels::tile_outputs;
+        if (type_ == dtype::q8_0) {
+          write(to + 2 * i, lines[i] + 2 * input, 2);
+          write(to + panel::line(i), lines[i] + panel::line(input), kernels::tile_outputs);
+        } else if (type_ != dtype::bf16) {
+          write(to + tile_bytes(i), lines[i] + tile_bytes(input), tile_bytes(1));
+        } else if (i % 2 == 0) {
+          const std::size_t next = slots[i + 1] % kernels::tile_outputs;
+          if (input % 2 == 0 && slots[i + 1] == slots[i] + 1)
+            write(to + tile_bytes(i), lines[i] + tile_bytes(input), kernels::line_bytes);
+          else
+            join_pairs(lines[i] + tile_bytes(input / 2 * 2), input % 2, lines[i + 1] + tile_bytes(next / 2 * 2), next % 2,
+                       to + tile_bytes(i));
+        }
+      }
+    }
+  }
+
+  /// Writes a line of values in bf16 from one half of two other lines. A half is 0 or 1: the lower or the upper 16 bits.
+  static void join_pairs(const std::byte* lower, std::size_t lower_half, const std::byte* upper, std::size_t upper_half,
+                         const std::byte* to) {
+    std::uint32_t line[kernels::tile_outputs];
+    const auto to_lower = static_cast<unsigned>(16 * lower_half), to_upper = static_cast<unsigned>(16 * (1 - upper_half));
+    for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
+      std::uint32_t a, b;
+      std::memcpy(&a, lower + 4 * i, 4);
+      std::memcpy(&b, upper + 4 * i, 4);
+      line[i] = (a >> to_lower & 0xffffu) | (b << to_upper & 0xffff0000u);
+    }
+    write(to, line, sizeof line);
   }
 
   // Up to 32 numbers of a row, from number `first` on, in the cache's types. Zeros follow the last number of the row.

@@ -101,7 +101,7 @@ class attention_layer {
   template <unsigned D>
   void by_type(dtype type, attention_task& t, const attention_rows& what) {
     if (type == dtype::f32) return exact<float, D>(t, what);
-    if (exact_ || rows_of_layer(what) <= few_rows) return exact<std::uint16_t, D>(t, what);
+    if (exact_ || what.all_rows().size() <= few_rows) return exact<std::uint16_t, D>(t, what);
     if constexpr (D <= 128)
       if (tiles_of(t, 128) * t.kv_heads >= wide_tiles) return on_tensor_cores<D, 128>(t);
     on_tensor_cores<D, 64>(t);
@@ -116,8 +116,6 @@ class attention_layer {
     launch_early(kernel, {t.kv_heads, tiles_of(t, Queries)}, {tile::threads}, tile::shared_bytes, t);
   }
 
-  static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
-
   // For steps with few rows, these functions return how many active tokens a split has, how many splits there are, and how many floats
   // the results of all splits take.
   static std::size_t split_of(std::size_t active) { return std::max<std::size_t>(least_split, (active + most_splits - 1) / most_splits); }
@@ -130,7 +128,7 @@ class attention_layer {
   void exact(attention_task& t, const attention_rows& what) {
     const std::size_t active = what.active.size();
     t.split = static_cast<unsigned>(active);
-    if (rows_of_layer(what) > few_rows) return give<exact_attention<Stored, D, 4>>(attend_exact<Stored, D, 4>, t, 1);
+    if (what.all_rows().size() > few_rows) return give<exact_attention<Stored, D, 4>>(attend_exact<Stored, D, 4>, t, 1);
     t.split = static_cast<unsigned>(split_of(active));
     const auto splits = static_cast<unsigned>(splits_of(active));
     if (splits > 1) t.parts = parts_.reserve(part_floats(splits, t.rows, t.heads, t.head_dim));
