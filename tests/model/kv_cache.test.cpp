@@ -7,13 +7,22 @@
 
 using namespace lazyprune;
 
-TEST_CASE("rows are stored in the order in which they are computed; in each layer a token's slot says where its row is") {
+namespace {
+
+/// Returns a configuration with one key/value head.
+model_config of_shape(std::size_t layers, std::size_t head_dim) {
   model_config c;
-  c.layers = 2;
+  c.layers = layers;
   c.n_kv_heads = 1;
-  c.head_dim = 2;
+  c.head_dim = head_dim;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("rows are stored in the order in which they are computed; in each layer a token's slot says where its row is") {
   reference<float> backend{execution{}};
-  kv_cache<reference<float>> cache(c);
+  kv_cache<reference<float>> cache(of_shape(2, 2));
   const std::size_t empty = cache.bytes();
   const auto put = [&](layer_id layer, const std::vector<position>& tokens) {
     std::vector<float> k, v;
@@ -54,12 +63,8 @@ TEST_CASE("rows are stored in the order in which they are computed; in each laye
 }
 
 TEST_CASE("tokens that have no row yet are shown in the slots that put gives them") {
-  model_config c;
-  c.layers = 1;
-  c.n_kv_heads = 1;
-  c.head_dim = 1;
   reference<float> backend{execution{}};
-  kv_cache<reference<float>> cache(c);
+  kv_cache<reference<float>> cache(of_shape(1, 1));
   const auto put = [&](const std::vector<position>& tokens) {
     const std::vector<float> rows(tokens.size());
     cache.put(backend, 0, tokens, {rows.data(), rows.size(), 1, 1}, {rows.data(), rows.size(), 1, 1});
@@ -80,12 +85,8 @@ TEST_CASE("tokens that have no row yet are shown in the slots that put gives the
 }
 
 TEST_CASE("freed slots are used again, the lowest first; free slots at the end are removed") {
-  model_config c;
-  c.layers = 2;
-  c.n_kv_heads = 1;
-  c.head_dim = 1;
   reference<float> backend{execution{}};
-  kv_cache<reference<float>> cache(c);
+  kv_cache<reference<float>> cache(of_shape(2, 1));
   const auto put = [&](kv_cache<reference<float>>& to, layer_id layer, const std::vector<position>& tokens) {
     std::vector<float> rows;
     for (const position t : tokens) rows.push_back(static_cast<float>(t));

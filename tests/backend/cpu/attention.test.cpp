@@ -68,11 +68,18 @@ TEST_CASE("a row gets the same bits whichever rows are in its call, with a windo
         const std::span<const position> rows = what.rows;
         for (std::size_t r = 0, count = 1; r < 80; r += count, count = std::min<std::size_t>(80 - r, count % 7 + 1)) {
           what.rows = rows.subspan(r, count);
+          if (where == layout::late_run) {  // keys in a run are never copied, so tokens before all windows need not be passed
+            std::size_t before = 0;
+            while (what.rows[0] >= s.active[before] + window) ++before;
+            what.active = std::span(s.active).subspan(r % 2 ? before : 0);
+            what.slots = std::span(s.slots).subspan(r % 2 ? before : 0);
+          }
           attend(backend, q.view().slice(r, count), kv, what, few.view().slice(r, count), {});
         }
         CHECK(many == few);
         if (window < 100000) continue;
         what = s.what();
+        what.rows_of_layer = what.rows;
         attend(backend, q.view(), kv, what, few.view(), {});
         CHECK(many == few);  // a window with all tokens gives the same bits as no window
       }

@@ -215,14 +215,14 @@ class packed_kv {
 
   /// Copies the keys of 32 slots to the slots from `first` on, a whole tile.
   void copy_keys(const packed_kv& from, const std::uint32_t (&slots)[kernels::tile_outputs], std::size_t first, std::size_t head) {
-    const std::size_t lines = key_tile_bytes() / kernels::line_bytes, size = type_ == dtype::f16 ? 2 : type_ == dtype::q8_0 ? 1 : 4;
+    const std::size_t size = type_ == dtype::f16 ? 2 : type_ == dtype::q8_0 ? 1 : 4;
     const std::byte *to = key_tile_of(first, head), *tiles[kernels::tile_outputs], *at[kernels::tile_outputs];
     for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
       tiles[i] = from.key_tile_of(slots[i], head);
       at[i] = tiles[i] + slots[i] % kernels::tile_outputs * size;
     }
     if (type_ == dtype::f16) return gather<2>(at, key_depth(), kernels::f16_line::bytes, to);
-    if (type_ != dtype::q8_0) return gather<4>(at, lines, kernels::line_bytes, to);
+    if (type_ != dtype::q8_0) return gather<4>(at, key_tile_bytes() / kernels::line_bytes, kernels::line_bytes, to);
     for (std::size_t p = 0; p < key_depth() / panel::inputs; ++p, to += panel::bytes) {
       const std::byte *scales[kernels::tile_outputs], *codes[kernels::tile_outputs];
       for (std::size_t i = 0; i < kernels::tile_outputs; ++i) {
