@@ -12,11 +12,14 @@
 #include <vector>
 
 #include <fault.hpp>
+#include "asked_sequences.hpp"
 #include "tiny_model.hpp"
 
 using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
+using lazyprune_test::many_asked;
+using lazyprune_test::sequence_asked;
 using lazyprune_test::unsupported;
 
 namespace {
@@ -457,35 +460,6 @@ TEST_CASE("with drafts, a run generates the same tokens in fewer steps, and leav
 }
 
 namespace {
-
-struct sequence_asked {
-  any_session session;
-  std::vector<token_id> prompt;
-  generation_options options{};
-};
-
-/// Returns requests with different policies, prompts and options. One call of `generate` may mix all of these.
-std::vector<sequence_asked> many_asked() {
-  const auto session = [](auto policy) { return any_session(policy, {.layers = 4}); };
-  std::vector<sequence_asked> all;
-  all.push_back({session(dense()), prompt, of_length(9)});
-  all.push_back({session(lazyllm({{1, 0.5}, {3, 0.3}})), {9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 11, 12, 13, 14}, of_length(5)});
-  all.push_back({session(lazyllm({{2, 0.2}})), prompt, of_length(1)});
-  all.push_back({session(dense()), {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3}, of_length(12)});
-  all.back().options.speculate = 5;
-  all.push_back({session(dense()), {7}, of_length(20)});
-  all.back().options.context = 6;
-  all.push_back({session(lazyllm({{3, 0.5}})), prompt, of_length(8)});
-  all.back().options.sampler = {.temperature = 0.9, .top_k = 5, .top_p = 1, .min_p = 0};
-  all.push_back({session(dense()), prompt, of_length(0)});
-  all.push_back({session(lazyllm({{2, 0.5}})), prompt, {}});
-  all.back().options.force = {4, 3, 2, 1, 5, 6};
-  for (sequence_asked& asked : all) {
-    asked.options.trace = asked.options.speculate == 0;
-    asked.options.chunk = 4;
-  }
-  return all;
-}
 
 /// Runs all requests on one model, together or each alone. Records the tokens and the steps that each request's callbacks are told of.
 template <tensor_backend Backend>

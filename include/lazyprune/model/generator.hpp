@@ -53,14 +53,21 @@ inline void check_speculation(const any_session& session, const generation_optio
     throw error("generation", "speculate", "no trace, because wrong drafts are taken back", "a trace");
 }
 
-/// Reads a prompt in chunks, and leaves the last piece unread in `prompt`. If the prompt has 3 or more tokens, so has the last piece.
-/// With 1 or 2 rows, the cpu backend would split the keys differently and add in another order. Returns false if the observer stopped a
-/// chunk.
+/// The last piece of a prompt has at least this many tokens, if the prompt has as many. With 1 or 2 rows, the cpu backend would split the
+/// keys differently and add in another order.
+inline constexpr std::size_t least_last_piece = 3;
+
+/// Returns how many of the next `unread` tokens of a prompt to read, at most `most`, so that the last piece is long enough.
+constexpr std::size_t piece_of(std::size_t unread, std::size_t most) {
+  if (unread <= most) return unread;
+  return unread - most >= least_last_piece ? most : unread - std::min(unread, least_last_piece);
+}
+
+/// Reads a prompt in chunks, and leaves the last piece unread in `prompt`. Returns false if the observer stopped a chunk.
 template <tensor_backend Backend>
 bool read_pieces(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id>& prompt, std::size_t chunk,
                  step_observer* observer) {
-  constexpr std::size_t least = 3;
-  for (; chunk > 0 && prompt.size() >= chunk + least; prompt = prompt.subspan(chunk)) {
+  for (; chunk > 0 && prompt.size() >= chunk + least_last_piece; prompt = prompt.subspan(chunk)) {
     const sequence_step<Backend> step{seq, prompt.first(chunk), phase::prefill, 0, observer};
     if (!forward(work, step)) return false;
   }
@@ -123,6 +130,9 @@ class generating {
 
   /// The maximum number of tokens to generate.
   std::size_t wanted() const { return options_.force.empty() ? options_.max_new : options_.force.size(); }
+
+  /// The greatest length that the sequence can reach.
+  std::size_t most() const { return most_; }
 
   /// Tells a sequence its expected length. This has an effect only before its first token.
   void expect(sequence<Backend>& seq) const { seq.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_)); }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// Continuous batching (Yu et al., "Orca", OSDI 2022): sequences generate together, and enter and leave between steps.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <list>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/model/generator.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// A sequence that has left a continuous_batch.
+template <tensor_backend Backend>
+struct ended_sequence {
+  std::size_t number;  // what `add` returned
+  generation result;
+  sequence<Backend> seq;
+  std::exception_ptr fault;  // what ended the sequence, if its own step or one of its callbacks threw; otherwise null
+};
+
+/// Sequences that generate together. Each step is one batch: the next tokens of all sequences that have read their prompts, and pieces of
+/// the prompts that wait, in the order in which they were added. Each sequence gets the tokens that it would get alone (`generate`), if the
+/// backend gives a row the same bits in any batch. `generation_options::chunk` has no effect, because `step` says how much of a prompt it
+/// reads. The workspace must outlive this object, and nothing else may use it in a step.
+template <tensor_backend Backend>
+class continuous_batch {
+ public:
+  /// The least number of prompt tokens that a step can be asked to read: a prompt's last piece must not be shorter.
+  static constexpr std::size_t least_prompt_tokens = detail::least_last_piece;
+
+  explicit continuous_batch(workspace<Backend>& work) : work_(work) {}
+
+  /// Adds a sequence, which may have earlier turns, with its next prompt. Returns a number by which to name it. Throws what `generate`
+  /// throws for this prompt and these options, and then adds nothing. `prefill_seconds` of the result count from this call.
+  std::size_t add(sequence<Backend> seq, std::vector<token_id> prompt, generation_options options) {
+    members_.emplace_back(work_, next_, std::move(seq), std::move(prompt), std::move(options));
+    try {
+      members_.back().enter(work_);
+    } catch (...) {
+      members_.pop_back();
+      throw;
+    }
+    return next_++;
+  }
+
+  /// Makes a sequence leave at the next `step`, which computes nothing more for it. Its result has the reason `stop`. Does nothing if the
+  /// sequence has left.
+  void stop(std::size_t number) {
+    for (member& m : members_)
+      if (m.number == number) m.leave();
+  }
+
+  bool empty() const { return members_.empty(); }
+  std::size_t size() const { return members_.size(); }
+
+  /// The number of sequences that have read their prompts, and generate a token in each step.
+  std::size_t generating() const {
+    return static_cast<std::size_t>(std::ranges::count_if(members_, [](const member& m) { return m.generates(); }));
+  }
+
+  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, at least `least_prompt_tokens`. Returns the sequences that have
+  /// ended, and those that were stopped. If the step throws, it is abandoned, and each of its sequences takes it alone. So a sequence whose
+  /// step fails leaves with its fault, and the others go on. An observer that stops a step ends all sequences of this step.
+  std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
+    const std::vector<part> parts = next_parts(std::max(prompt_tokens, least_prompt_tokens));
+    in_one_team(work_.backend(), [&] { run(parts); });
+    std::vector<ended_sequence<Backend>> ended;
+    for (auto m = members_.begin(); m != members_.end();) {
+      if (m->stays()) {
+        ++m;
+        continue;
+      }
+      ended.push_back({m->number, m->run.result(), std::move(m->seq), m->fault});
+      m = members_.erase(m);
+    }
+    return ended;
+  }
+
+ private:
+  using generation_run = detail::generating<Backend>;
+  using clock = typename generation_run::clock;
+  using scalars = typename generation_run::scalars;
+
+  struct member {
+    std::size_t number;
+    sequence<Backend> seq;
+    std::vector<token_id> prompt;
+    generation_options options;
+    generation_run run;
+    std::optional<step_observers> in_prompt{};
+    std::span<const token_id> unread{};  // the end of the prompt; empty after the prompt was read
+    typename clock::time_point added = clock::now();
+    std::exception_ptr fault{};
+
+    member(workspace<Backend>& work, std::size_t n, sequence<Backend> s, std::vector<token_id> p, generation_options o)
+        : number(n), seq(std::move(s)), prompt(std::move(p)), options(std::move(o)), run(work, seq, options) {}
+
+    void enter(workspace<Backend>& work) {
+      run.check(prompt);
+      run.expect(seq);
+      run.make_room(prompt);
+      work.reserve(seq.rope(), run.most());
+      in_prompt.emplace(run.watching_prompt());
+      if (run.goes_on()) unread = prompt;
+    }
+
+    void leave() {
+      unread = {};
+      run.take({}, {});
+    }
+
+    void fail() {
+      fault = std::current_exception();
+      leave();
+    }
+
+    bool stays() const { return run.goes_on(); }
+    bool generates() const { return stays() && unread.empty(); }
+  };
+
+  /// What a step computes for one sequence.
+  struct part {
+    member* whose;
+    sequence_step<Backend> step;
+  };
+
+  std::vector<part> next_parts(std::size_t prompt_tokens) {
+    std::vector<part> parts;
+    for (member& m : members_) {
+      if (m.generates()) {
+        parts.push_back({&m, m.run.next()});
+      } else if (m.stays()) {
+        const std::size_t count = detail::piece_of(m.unread.size(), prompt_tokens);
+        prompt_tokens -= count;
+        if (count == 0) {
+          prompt_tokens = 0;  // later prompts wait for this one
+          continue;
+        }
+        parts.push_back({&m, {m.seq, m.unread.first(count), phase::prefill, count == m.unread.size() ? 1u : 0u, &*m.in_prompt}});
+      }
+    }
+    return parts;
+  }
+
+  void run(std::span<const part> parts) {
+    if (parts.empty()) return;
+    const auto start = clock::now();
+    std::vector<sequence_step<Backend>> steps;
+    std::size_t outputs = 0;
+    for (const part& p : parts) {
+      steps.push_back(p.step);
+      outputs += p.step.outputs;
+    }
+    scalars logits;
+    try {
+      if (!forward(work_, steps)) {
+        for (const part& p : parts) p.whose->leave();
+        return;
+      }
+      if (outputs > 0) logits = read_logits(work_, 0, outputs);
+    } catch (...) {
+      if (parts.size() == 1) return parts.front().whose->fail();
+      for (const part& p : parts) run(std::span(&p, 1));
+      return;
+    }
+    for (const part& p : parts) {
+      const scalars own = logits.first(p.step.outputs * work_.model().config.vocabulary);
+      logits = logits.subspan(own.size());
+      member& m = *p.whose;
+      try {
+        if (m.unread.empty()) {
+          m.run.choose(own);
+          m.run.take(own, clock::now() - start);
+        } else {
+          m.unread = m.unread.subspan(p.step.tokens.size());
+          if (m.unread.empty()) m.run.begin_after({own, clock::now() - m.added});
+        }
+      } catch (...) {
+        m.fail();
+      }
+    }
+  }
+
+  workspace<Backend>& work_;
+  std::list<member> members_;  // a list, because observers point into a member
+  std::size_t next_ = 0;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/model/continuous_batch.hpp>
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fault.hpp>
+#include "asked_sequences.hpp"
+#include "tiny_model.hpp"
+
+using namespace lazyprune;
+using lazyprune_test::error_of;
+using lazyprune_test::many_asked;
+using lazyprune_test::sequence_asked;
+
+namespace {
+
+/// A model, and sequences that come and go.
+template <tensor_backend Backend>
+struct batch_bench {
+  model_config config = lazyprune_test::tiny_config();
+  Backend backend{execution{}};
+  model<Backend> net = lazyprune_test::tiny_model(backend, config);
+  workspace<Backend> work{net, backend};
+  continuous_batch<Backend> batch{work};
+  std::map<std::size_t, ended_sequence<Backend>> ended{};
+
+  std::size_t add(sequence_asked asked) {
+    return batch.add(sequence<Backend>(net, std::move(asked.session)), std::move(asked.prompt), std::move(asked.options));
+  }
+
+  void step(std::size_t prompt_tokens = 5) {
+    for (ended_sequence<Backend>& each : batch.step(prompt_tokens)) {
+      const std::size_t number = each.number;
+      CHECK(ended.emplace(number, std::move(each)).second);
+    }
+  }
+
+  void to_the_end(std::size_t prompt_tokens = 5) {
+    while (!batch.empty()) step(prompt_tokens);
+  }
+
+  /// The result of a sequence that generates alone.
+  generation alone(sequence_asked asked) {
+    workspace<Backend> own(net, backend);
+    sequence<Backend> seq(net, std::move(asked.session));
+    return generate(own, seq, asked.prompt, asked.options);
+  }
+
+  /// Returns the message of a sequence's fault.
+  std::string fault_of(std::size_t number) const {
+    try {
+      std::rethrow_exception(ended.at(number).fault);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
+
+  /// Adds the sequences some steps after each other.
+  void check(std::size_t prompt_tokens, std::size_t steps_between) {
+    CAPTURE(prompt_tokens);
+    CAPTURE(steps_between);
+    std::vector<generation> expected;
+    for (sequence_asked& asked : many_asked()) expected.push_back(alone(std::move(asked)));
+    ended.clear();
+    std::vector<std::size_t> numbers;
+    for (sequence_asked& asked : many_asked()) {
+      numbers.push_back(add(std::move(asked)));
+      for (std::size_t i = 0; i < steps_between; ++i) step(prompt_tokens);
+    }
+    to_the_end(prompt_tokens);
+    REQUIRE(ended.size() == expected.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      CAPTURE(i);
+      const ended_sequence<Backend>& got = ended.at(numbers[i]);
+      CHECK(got.fault == nullptr);
+      CHECK(got.result.tokens == expected[i].tokens);
+      CHECK(got.result.reason == expected[i].reason);
+      CHECK(got.result.share_prompt == expected[i].share_prompt);
+      CHECK(got.result.cost.rows == expected[i].cost.rows);
+      CHECK(got.result.cost.prefill_rows == expected[i].cost.prefill_rows);
+      CHECK(got.result.decode_steps == expected[i].decode_steps);
+      CHECK(got.result.accepted == expected[i].accepted);
+      CHECK((got.result.prefill_seconds > 0) == !expected[i].tokens.empty());
+      const std::size_t read = expected[i].tokens.empty() ? 0 : many_asked()[i].prompt.size() + expected[i].tokens.size() - 1;
+      CHECK(got.seq.known() == read);
+      REQUIRE(got.result.trace.size() == expected[i].trace.size());
+      for (std::size_t k = 0; k < expected[i].trace.size(); ++k)
+        for (layer_id l = 0; l < config.layers; ++l) {
+          CHECK(got.result.trace[k].layers[l].active == expected[i].trace[k].layers[l].active);
+          CHECK(got.result.trace[k].layers[l].rows == expected[i].trace[k].layers[l].rows);
+        }
+    }
+  }
+};
+
+sequence_asked asks(std::vector<token_id> prompt, std::size_t max_new) {
+  sequence_asked asked{any_session(dense(), {.layers = 4}), std::move(prompt)};
+  asked.options.max_new = max_new;
+  return asked;
+}
+
+/// Throws in the second of every step's layers if the step reads this token.
+struct fails_at final : step_observer {
+  token_id bad;
+  bool armed = false;
+  explicit fails_at(token_id token) : bad(token) {}
+  void step_begins(std::span<const token_id> tokens, std::size_t) override { armed = std::ranges::find(tokens, bad) != tokens.end(); }
+  void layer_begins(const layer_plan& plan) override {
+    if (armed && plan.layer == 1) throw std::runtime_error("planted fault");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("sequences that come at different times get the same tokens and rows as alone") {
+  for (const std::size_t prompt_tokens : {3u, 5u, 512u})
+    for (const std::size_t steps_between : {0u, 1u, 4u}) {
+      batch_bench<reference<double>>().check(prompt_tokens, steps_between);
+      batch_bench<cpu>().check(prompt_tokens, steps_between);
+    }
+}
+
+TEST_CASE("a step reads no more prompt tokens than asked for, and prompts are read in the order in which they came") {
+  struct counts final : step_observer {
+    std::vector<std::size_t> pieces;
+    void step_begins(std::span<const token_id> tokens, std::size_t) override { pieces.push_back(tokens.size()); }
+  } first, second;
+  batch_bench<reference<double>> b;
+  sequence_asked one = asks(lazyprune_test::some_tokens(17), 2), two = asks(lazyprune_test::some_tokens(9), 2);
+  one.options.observer = &first;
+  two.options.observer = &second;
+  b.add(std::move(one));
+  b.add(std::move(two));
+  std::vector<std::size_t> generating;
+  while (!b.batch.empty()) {
+    b.step(8);
+    generating.push_back(b.batch.generating());
+  }
+  // The first step would leave 1 token of 17 after two pieces of 8, so the second piece leaves 3. Two tokens of room are too few for the
+  // second prompt's last piece, but enough for a piece that is not the last one.
+  CHECK(first.pieces == std::vector<std::size_t>{8, 6, 3, 1});
+  CHECK(second.pieces == std::vector<std::size_t>{2, 4, 3, 1});
+  CHECK(generating == std::vector<std::size_t>{0, 0, 1, 1, 0});
+}
+
+TEST_CASE("a sequence can be stopped while its prompt is read, or while it generates") {
+  batch_bench<reference<double>> b;
+  const std::size_t reads = b.add(asks(lazyprune_test::some_tokens(30), 5)), stays = b.add(asks({1, 2, 3, 4}, 5));
+  b.step(10);
+  b.batch.stop(reads);
+  b.step(10);
+  REQUIRE(b.ended.contains(reads));
+  CHECK(b.ended.at(reads).result.reason == finish_reason::stop);
+  CHECK(b.ended.at(reads).result.tokens.empty());
+  CHECK(b.ended.at(reads).seq.known() == 10);
+  CHECK(b.ended.at(reads).fault == nullptr);
+  b.step(10);
+  const std::size_t before = b.ended.size();
+  b.batch.stop(stays);
+  b.batch.stop(reads);  // has left: nothing happens
+  b.step(10);
+  CHECK(b.ended.size() == before + 1);
+  CHECK(b.ended.at(stays).result.reason == finish_reason::stop);
+  const std::vector<token_id> all = b.alone(asks({1, 2, 3, 4}, 5)).tokens;
+  CHECK(b.ended.at(stays).result.tokens == std::vector<token_id>(all.begin(), all.begin() + 2));
+  CHECK(b.batch.empty());
+}
+
+TEST_CASE("a sequence that has left can go on with its next turn") {
+  batch_bench<reference<double>> b;
+  const std::vector<token_id> first = lazyprune_test::some_tokens(12), second{5, 6, 7};
+  const std::size_t number = b.add(asks(first, 4));
+  b.to_the_end();
+  ended_sequence<reference<double>> left = std::move(b.ended.at(number));
+  std::vector<token_id> prompt{left.result.tokens.back()};
+  prompt.insert(prompt.end(), second.begin(), second.end());
+  std::vector<token_id> whole = first;
+  whole.insert(whole.end(), left.result.tokens.begin(), left.result.tokens.end());
+  whole.insert(whole.end(), second.begin(), second.end());
+  generation_options options;
+  options.max_new = 3;
+  const std::size_t again = b.batch.add(std::move(left.seq), prompt, options);
+  b.to_the_end();
+  CHECK(b.ended.at(again).result.tokens == b.alone(asks(whole, 3)).tokens);
+}
+
+TEST_CASE("if a step or a callback of one sequence throws, that sequence leaves with the fault, and the others go on") {
+  batch_bench<reference<double>> b;
+  fails_at fault(33);
+  sequence_asked bad = asks({1, 2, 3, 33, 5, 6}, 4), throws = asks({4, 5, 6}, 6);
+  bad.options.observer = &fault;
+  throws.options.on_token = [n = 0](token_id) mutable {
+    if (++n == 3) throw std::runtime_error("the caller's fault");
+    return true;
+  };
+  const std::size_t good = b.add(asks({7, 8, 9, 10}, 6)), in_step = b.add(std::move(bad)), in_callback = b.add(std::move(throws));
+  b.to_the_end(64);
+  CHECK(b.ended.at(good).fault == nullptr);
+  CHECK(b.ended.at(good).result.tokens == b.alone(asks({7, 8, 9, 10}, 6)).tokens);
+  CHECK(b.fault_of(in_step) == "planted fault");
+  CHECK(b.ended.at(in_step).seq.known() == 0);
+  CHECK(b.fault_of(in_callback) == "the caller's fault");
+}
+
+TEST_CASE("a prompt that is refused adds nothing") {
+  batch_bench<reference<double>> b;
+  CHECK(error_of([&] { b.add(asks({}, 4)); }).where == "prompt: tokens");
+  CHECK(error_of([&] { b.add(asks({1, 2, 4000}, 4)); }).where == "tokens: token id");
+  CHECK(error_of([&] { b.add(asks(std::vector<token_id>(300, 1), 4)); }).code == error_code::no_room);
+  CHECK(b.batch.empty());
+  b.step();
+  CHECK(b.ended.empty());
+}
