@@ -2,7 +2,7 @@
 # Shared functions of the scripts that users run: install packages, configure, build, test. The names of packages are those of
 # Debian and Ubuntu. POSIX sh, to be sourced.
 
-library_packages="cmake g++ make libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev pkg-config"
+library_packages="cmake g++ make libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libboost-dev pkg-config"
 test_packages="$library_packages doctest-dev libbenchmark-dev libeigen3-dev libsentencepiece-dev python3-numpy valgrind"
 clang_packages="clang libclang-rt-dev libomp-dev"
 arm64_packages="g++-aarch64-linux-gnu qemu-user"

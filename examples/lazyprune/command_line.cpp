@@ -25,6 +25,7 @@
 #include "commands/inspect.hpp"
 #include "commands/run.hpp"
 #include "commands/search.hpp"
+#include "commands/serve.hpp"
 #include "commands/sweep.hpp"
 #include "commands/tokenize.hpp"
 #include "flag_checks.hpp"
@@ -105,7 +106,7 @@ void show_first(CLI::App& command, std::initializer_list<const char*> names) {
 // The groups of the options that the short page does not show.
 constexpr const char *prompt_group = "Prompt", *chat_group = "Chat", *generation_group = "Generation", *sampling_group = "Sampling",
                      *loading_group = "Loading and computing", *output_group = "Output", *question_group = "Questions",
-                     *measuring_group = "Measuring";
+                     *measuring_group = "Measuring", *server_group = "Server";
 
 void add_model_flags(CLI::App& command, model_flags& flags) {
   add_text(command, "-m,--model", flags.path,
@@ -734,6 +735,51 @@ void add_inspect(CLI::App& program, action& chosen, const policy_registry& polic
   choose(command, chosen, [flags, &policies] { return inspect(*flags, policies); });
 }
 
+void add_serve(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<serve_flags>();
+  CLI::App& command = *program.add_subcommand("serve", "Answers requests over HTTP, in the form of OpenAI's API");
+  add_model_flags(command, flags->model);
+  add_text(command, "--host", flags->http.host,
+           "The address to listen at; 0.0.0.0: all of the machine's, so that other machines can ask (default: 127.0.0.1)")
+      ->type_name("ADDRESS");
+  add_number(command, "--port", flags->http.port, number_range<std::uint16_t>{0},
+             "The port; 0: a free one, which is printed (default: 8080)");
+  add_text(command, "--api-key-file", flags->key_file, "A file with a key on each line; a request then needs one of them")
+      ->type_name("FILE");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{1},
+             "Most tokens of an answer, for requests without max_tokens (default: 1024)");
+  add_context(command, flags->context, common_group);
+  add_number(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 4096},
+             "Answers that are generated together (default: 16)");
+  add_number(command, "--queue", flags->queue, number_range<std::size_t>{1, 1u << 20},
+             "Answers that may wait; further requests get status 429 (default: 64)")
+      ->group(server_group);
+  add_number(command, "--connections", flags->http.connections, number_range<std::size_t>{1, 1u << 20},
+             "Open connections; further ones are closed at once (default: 1024)")
+      ->group(server_group);
+  add_number(command, "--most-body", flags->http.body_bytes, number_range<std::size_t>{1, 1u << 30},
+             "Bytes of a request; longer ones get status 413 (default: 8388608)")
+      ->group(server_group);
+  command
+      .add_option_function<std::string>(
+          "--drain",
+          [flags](const std::string& text) {
+            flags->drain = std::chrono::seconds(number_range<std::int64_t>{0, 86400}.read("--drain", text));
+          },
+          "Seconds in which open requests are answered after SIGTERM or Ctrl-C (default: 30)")
+      ->type_name("N")
+      ->group(server_group);
+  add_engine_flags(command, flags->backend);
+  command.add_flag("--force-memory", flags->force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
+  add_policy_flags(command, flags->policy, flags->model);
+  add_template_flags(command, flags->words);
+  command.footer(
+      "Examples:\n"
+      "  lazyprune serve -m MODEL.gguf\n"
+      "  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
+  choose(command, chosen, [flags, &policies] { return serve(*flags, policies); });
+}
+
 void add_tokenize(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<tokenize_flags>();
   CLI::App& command = *program.add_subcommand("tokenize", "Shows the ids and pieces of a text or a chat, or the text of ids");
@@ -907,6 +953,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   add_search(program, chosen, policies);
   add_inspect(program, chosen, policies);
   add_tokenize(program, chosen);
+  add_serve(program, chosen, policies);
   add_help(program, chosen, policies);
   program.footer(
       "Examples:\n"

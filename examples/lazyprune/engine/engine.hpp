@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -89,6 +90,32 @@ class conversation {
   virtual generation go_on(std::span<const token_id> prompt, const generation_options& options) = 0;
 };
 
+/// An answer that an answer_batch has ended.
+struct ended_answer {
+  std::size_t number;  // what `add` returned
+  generation result;
+  std::exception_ptr fault;  // set if a step of this answer or one of its callbacks threw
+};
+
+/// Answers that are generated together, and that come and go between steps (lazyprune::continuous_batch). It must not outlive the engine.
+class answer_batch {
+ public:
+  virtual ~answer_batch() = default;
+
+  /// Adds an answer in a new sequence, and returns its number. Throws `error` if the prompt or the options cannot be used.
+  virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) = 0;
+  /// Ends an answer at the next step, with the reason `stop`.
+  virtual void stop(std::size_t number) = 0;
+  /// The answers in the batch.
+  virtual std::size_t size() const = 0;
+  /// The answers whose prompts were read.
+  virtual std::size_t generating() const = 0;
+  /// The tokens of prompts that steps have still to read.
+  virtual std::size_t unread() const = 0;
+  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts. Returns the answers that have ended.
+  virtual std::vector<ended_answer> step(std::size_t prompt_tokens) = 0;
+};
+
 class engine {
  public:
   virtual ~engine() = default;
@@ -104,6 +131,8 @@ class engine {
   virtual std::unique_ptr<prompt_prefix> read(any_session session, std::span<const token_id> tokens, const generation_options& options) = 0;
   /// Begins a conversation, without any turn yet.
   virtual std::unique_ptr<conversation> begin(any_session session) = 0;
+  /// Begins a batch without any answer yet.
+  virtual std::unique_ptr<answer_batch> begin_batch() = 0;
   /// Generates in one new sequence per prompt, one batch per step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                                       const std::function<void(step_section)>& wait = {}) = 0;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <lazyprune/model/continuous_batch.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/policy/presets.hpp>
 
@@ -99,6 +100,32 @@ class growing_sequence final : public conversation {
   sequence<Backend> seq_;
 };
 
+template <tensor_backend Backend>
+class growing_batch final : public answer_batch {
+ public:
+  growing_batch(const model<Backend>& net, const execution& how) : net_(net), backend_(how), work_(net, backend_), batch_(work_) {}
+
+  std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) override {
+    return batch_.add(sequence<Backend>(net_, std::move(session)), std::move(prompt), std::move(options));
+  }
+  void stop(std::size_t number) override { batch_.stop(number); }
+  std::size_t size() const override { return batch_.size(); }
+  std::size_t generating() const override { return batch_.generating(); }
+  std::size_t unread() const override { return batch_.unread(); }
+  std::vector<ended_answer> step(std::size_t prompt_tokens) override {
+    std::vector<ended_answer> ended;
+    for (ended_sequence<Backend>& each : batch_.step(prompt_tokens))
+      ended.push_back({each.number, std::move(each.result), each.fault});
+    return ended;
+  }
+
+ private:
+  const model<Backend>& net_;
+  Backend backend_;
+  workspace<Backend> work_;
+  continuous_batch<Backend> batch_;
+};
+
 /// Implements all functions as the reference backend needs them. The engines of cpu and cuda override those in which they differ.
 template <tensor_backend Backend>
 class loaded_engine : public engine {
@@ -146,6 +173,7 @@ class loaded_engine : public engine {
   std::unique_ptr<conversation> begin(any_session session) override {
     return std::make_unique<growing_sequence<Backend>>(model_, how_, std::move(session));
   }
+  std::unique_ptr<answer_batch> begin_batch() override { return std::make_unique<growing_batch<Backend>>(model_, how_); }
   batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                               const std::function<void(step_section)>& wait) override {
     Backend backend(how_);

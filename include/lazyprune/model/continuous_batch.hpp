@@ -61,6 +61,13 @@ class continuous_batch {
   bool empty() const { return members_.empty(); }
   std::size_t size() const { return members_.size(); }
 
+  /// The number of prompt tokens that steps have still to read.
+  std::size_t unread() const {
+    std::size_t tokens = 0;
+    for (const member& m : members_) tokens += m.unread.size();
+    return tokens;
+  }
+
   /// The number of sequences that have read their prompts, and generate a token in each step.
   std::size_t generating() const {
     return static_cast<std::size_t>(std::ranges::count_if(members_, [](const member& m) { return m.generates(); }));

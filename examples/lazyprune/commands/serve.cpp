@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+#include "commands/serve.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/engine.hpp"
+#include "engine/memory_forecast.hpp"
+#include "models/model_choice.hpp"
+#include "models/sessions.hpp"
+#include "serve/completion_answer.hpp"
+#include "serve/completion_request.hpp"
+#include "serve/scheduler.hpp"
+#include "words/model_words.hpp"
+
+#include <lazyprune/backend/machine_limits.hpp>
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/line_reader.hpp>
+#include <lazyprune/text/end_of_generation.hpp>
+#include <lazyprune/version.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t least_pruned = 512;  // requests with fewer tokens are dense, unless they say otherwise
+constexpr std::size_t kept_last = 64;      // the last tokens of a prompt, which usually hold the question, always stay
+
+/// The keys that open the server. With none, everybody may use it.
+class api_keys {
+ public:
+  explicit api_keys(const std::string& file) {
+    if (file.empty()) return;
+    line_reader lines(file, 4096);
+    while (const auto line = lines.next())
+      if (!line->empty()) keys_.emplace_back(*line);
+    if (keys_.empty()) throw error("--api-key-file", file, "a key a line", "none");
+  }
+
+  /// Takes as long for a wrong key as for a right one.
+  bool allow(std::string_view authorization) const {
+    if (keys_.empty()) return true;
+    constexpr std::string_view scheme = "Bearer ";
+    const std::string_view given = authorization.starts_with(scheme) ? authorization.substr(scheme.size()) : std::string_view();
+    bool allowed = false;
+    for (const std::string& key : keys_) {
+      unsigned different = given.size() != key.size();
+      for (std::size_t i = 0; i < key.size(); ++i)
+        different |= static_cast<unsigned char>(key[i]) ^ static_cast<unsigned char>(i < given.size() ? given[i] : '\0');
+      allowed |= different == 0;
+    }
+    return allowed;
+  }
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+void send_json(const http_reply& reply, unsigned status, const json& answer, http_reply::headers more = {}) {
+  reply.send(status, "application/json", dumped(answer), std::move(more));
+}
+
+/// The runs of the first `bytes` bytes of their text.
+std::vector<text_run> runs_before(const std::vector<text_run>& runs, std::size_t bytes) {
+  std::vector<text_run> before;
+  for (const text_run& run : runs) {
+    if (bytes == 0) break;
+    text_run part = run;
+    part.text = part.text.substr(0, std::min(bytes, part.text.size()));
+    bytes -= part.text.size();
+    before.push_back(part);
+  }
+  return before;
+}
+
+class serving {
+ public:
+  serving(const serve_flags& flags, const policy_registry& policies)
+      : flags_(flags),
+        policies_(policies),
+        model_(flags.model),
+        keys_(flags.key_file),
+        chosen_(policy_with_note(flags.policy, model_, policies)),
+        words_(model_, flags.words),
+        tokens_(words_.tokenizer_for("serve")),
+        context_(model_.context(flags.context)),
+        name_(model_name(model_.path())) {
+    check(flags_.backend);
+    chat_.emplace([&] { return words_.find_chat(); });
+    ends_ = end_of_generation(tokens_, model_.config().eos);
+    new_session(with_defaults(chosen_.spec, 0), model_.config(), policies_);  // throws here if the flags do not fit the model
+  }
+
+  int run() {
+    http_server server(flags_.http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
+    server_ = &server;
+    const memory_forecast forecast = forecast_memory(model_, flags_.backend, context_, 0);
+    if (!flags_.force_memory) check_memory(forecast, flags_.backend);
+    engine_ = load_engine(flags_.backend, model_);
+    kv_token_ = engine_->kv_row_bytes() * engine_->config().layers;
+    const auto room = available_memory();
+    scheduler_.emplace(*engine_, scheduler_limits{.waiting = flags_.queue,
+                                                  .together = flags_.sequences,
+                                                  .bytes = room && !flags_.force_memory ? static_cast<std::size_t>(*room - *room / 10)
+                                                                                        : std::numeric_limits<std::size_t>::max()});
+    std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server.port() << std::endl;
+    server.run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
+    scheduler_.reset();
+    return 0;
+  }
+
+ private:
+  void answer(http_request request, const http_reply& reply) {
+    const auto is = [&](std::string_view method, std::string_view path) { return request.method == method && request.path == path; };
+    if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
+    if (!keys_.allow(request.authorization))
+      return send_json(reply, 401, error_json("wrong API key", "invalid_request_error", {}, "invalid_api_key"),
+                       {{"WWW-Authenticate", "Bearer"}});
+    try {
+      if (is("GET", "/v1/models")) return send_json(reply, 200, {{"object", "list"}, {"data", json::array({about_model()})}});
+      if (is("GET", "/metrics")) return reply.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics());
+      if (is("POST", "/tokenize")) return tokenize(request.body, reply);
+      if (is("POST", "/v1/chat/completions")) return complete(request.body, true, reply);
+      if (is("POST", "/v1/completions")) return complete(request.body, false, reply);
+    } catch (const std::exception& fault) {
+      const fault_answer known = answer_to(fault);
+      return send_json(reply, known.status, known.body);
+    }
+    constexpr std::string_view gets[] = {"/health", "/v1/models", "/metrics"},
+                               posts[] = {"/tokenize", "/v1/chat/completions", "/v1/completions"};
+    const auto allow = [&](const char* method) {
+      send_json(reply, 405, error_json("use " + std::string(method) + " for " + request.path, "invalid_request_error"),
+                {{"Allow", method}});
+    };
+    if (std::ranges::find(gets, request.path) != std::end(gets)) return allow("GET");
+    if (std::ranges::find(posts, request.path) != std::end(posts)) return allow("POST");
+    send_json(reply, 404, error_json("there is no " + request.path + " here", "invalid_request_error", {}, "not_found"));
+  }
+
+  json about_model() const {
+    return {{"id", name_}, {"object", "model"}, {"created", started_}, {"owned_by", "lazyprune"}, {"max_model_len", context_}};
+  }
+
+  std::string metrics() const {
+    const scheduler_counts now = scheduler_->counts();
+    std::string text;
+    const auto add = [&](const char* name, const char* type, const char* help, std::size_t value) {
+      const std::string full = std::string("lazyprune_") + name;
+      text += "# HELP " + full + ' ' + help + "\n# TYPE " + full + ' ' + type + '\n' + full + ' ' + std::to_string(value) + '\n';
+    };
+    add("steps_total", "counter", "Steps of the batch.", now.steps);
+    add("answers_total", "counter", "Answers that have ended.", now.ended);
+    add("answers_failed_total", "counter", "Answers that failed.", now.failed);
+    add("answers_cancelled_total", "counter", "Answers whose client left.", now.cancelled);
+    add("answers_refused_total", "counter", "Answers refused because the queue or the memory was full.", now.refused);
+    add("prompt_tokens_total", "counter", "Prompt tokens of ended answers.", now.prompt_tokens);
+    add("generated_tokens_total", "counter", "Generated tokens of ended answers.", now.generated_tokens);
+    add("rows_total", "counter", "Rows computed for ended answers. A row is one token in one layer.", now.rows);
+    add("dense_rows_total", "counter", "Rows that the dense model would have computed for them.", now.dense_rows);
+    add("answers_running", "gauge", "Answers in the batch.", now.running);
+    add("answers_waiting", "gauge", "Answers that wait.", now.waiting);
+    add("sequence_bytes", "gauge", "Memory counted for the sequences in the batch.", now.bytes);
+    add("connections", "gauge", "Open connections.", server_->connections());
+    return text;
+  }
+
+  void tokenize(const std::string& body, const http_reply& reply) {
+    const json parsed = json::parse(body, nullptr, false);
+    if (!parsed.is_object() || parsed.contains("prompt") == parsed.contains("messages"))
+      throw error("request", "", R"(an object with "prompt" or "messages")", "something else");
+    std::vector<token_id> ids;
+    if (parsed.contains("prompt")) {
+      if (!parsed["prompt"].is_string()) throw error("request", "prompt", "a string", dumped(parsed["prompt"]));
+      ids = tokens_.encode(parsed["prompt"].get<std::string>(), special_tokens::spelled_out);
+    } else {
+      ids = chat_ids(dumped(parsed["messages"])).ids;
+    }
+    send_json(reply, 200, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", context_}});
+  }
+
+  /// A prompt, and how many of its first tokens are never pruned.
+  struct prompt_tokens {
+    std::vector<token_id> ids;
+    std::size_t kept_first = 0;
+  };
+
+  /// Puts a chat into the model's template. The tokens before the last user's text are never pruned: the template's, the system's, and
+  /// earlier turns.
+  prompt_tokens chat_ids(const std::string& messages) const {
+    if (!chat_->get()) throw error("request", "messages", "a model with a chat template", "none in " + model_.path().string());
+    chat_request request;
+    request.set_messages(messages, "messages");
+    request.set_add_generation_prompt(true);
+    const rendered_chat chat = chat_->get()->render(request);
+    prompt_tokens prompt{tokens_.encode(chat.runs(), chat.template_words())};
+    prompt.kept_first = tokens_before(chat, last_user_text(messages), prompt.ids);
+    return prompt;
+  }
+
+  static std::string last_user_text(const std::string& messages) {
+    const json all = json::parse(messages);
+    for (auto each = all.rbegin(); each != all.rend(); ++each)
+      if (each->value("role", "") == "user" && each->contains("content") && (*each)["content"].is_string()) return (*each)["content"];
+    return "";
+  }
+
+  /// The number of the chat's first tokens that come before this text of a message; all of them if the template does not write the text.
+  std::size_t tokens_before(const rendered_chat& chat, std::string text, const std::vector<token_id>& ids) const {
+    constexpr const char* space = " \t\r\n";  // templates trim texts
+    const std::size_t begin = text.find_first_not_of(space);
+    if (begin == text.npos) return ids.size();
+    text = text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+    const std::size_t at = chat.text().rfind(text);
+    if (at == chat.text().npos) return ids.size();
+    const std::vector<token_id> before = tokens_.encode(runs_before(chat.runs(), at), chat.template_words());
+    return static_cast<std::size_t>(std::ranges::mismatch(before, ids).in2 - ids.begin());
+  }
+
+  /// Returns the policy of a request whose first `kept_first` tokens are never pruned.
+  policy_spec with_defaults(policy_spec spec, std::size_t kept_first) const {
+    if (spec.preset == dense_policy) return spec;
+    if (!spec.least_tokens) spec.least_tokens = least_pruned;
+    if (!spec.keep_last) spec.keep_last = kept_last;
+    if (kept_first > 0) {
+      const std::string first = "0-" + std::to_string(kept_first - 1);
+      spec.keep = spec.keep && !spec.keep->empty() ? *spec.keep + "," + first : first;
+    }
+    return spec;
+  }
+
+  any_session session_for(const completion_request& asked, std::size_t kept_first) const {
+    const policy_spec spec = asked.dense ? dense_spec() : asked.pruning ? policy_for(*asked.pruning, model_, policies_).spec : chosen_.spec;
+    return new_session(with_defaults(spec, kept_first), model_.config(), policies_);
+  }
+
+  void complete(const std::string& body, bool chat, const http_reply& reply) {
+    const completion_request asked = read_completion_request(body, chat);
+    prompt_tokens prompt;
+    if (chat)
+      prompt = chat_ids(asked.messages);
+    else if (asked.prompt)
+      prompt.ids = tokens_.encode(*asked.prompt, special_tokens::spelled_out);
+    else
+      prompt.ids = asked.ids;
+    if (prompt.ids.empty() || prompt.ids.size() >= context_)
+      throw error("request", chat ? "messages" : "prompt", "1 to " + std::to_string(context_ - 1) + " tokens",
+                  std::to_string(prompt.ids.size()), prompt.ids.empty() ? error_code::bad_input : error_code::no_room);
+    const std::size_t room = context_ - prompt.ids.size();
+    if (asked.predict && *asked.predict > room)
+      throw error("request", "max_tokens",
+                  "at most " + std::to_string(room) + ", because the prompt has " + std::to_string(prompt.ids.size()) + " of " +
+                      std::to_string(context_) + " tokens",
+                  std::to_string(*asked.predict), error_code::no_room);
+
+    const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
+    const auto answer = std::make_shared<completion_answer>(asked, chat, id, name_, prompt.ids, tokens_, reply);
+    std::vector<scheduled_answer> choices;
+    const std::uint64_t seed = asked.seed ? *asked.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+    for (std::size_t i = 0; i < asked.choices; ++i) {
+      generation_options options;
+      options.max_new = asked.predict.value_or(std::min(flags_.predict, room));
+      options.context = context_;
+      options.expected = prompt.ids.size() + options.max_new;
+      options.sampler = asked.sampler;
+      options.sampler.seed = seed + i;
+      options.eos = ends_;
+      answer->listen(i, options);
+      choices.push_back({session_for(asked, prompt.kept_first), prompt.ids, std::move(options),
+                         kv_token_ * (prompt.ids.size() + options.max_new),
+                         [answer, i](const generation& result) { answer->ended(i, result); },
+                         [answer](std::exception_ptr fault) { answer->failed(fault); }});
+    }
+    const auto tickets = scheduler_->add(std::move(choices));
+    if (!tickets)
+      return send_json(reply, 429, error_json("too many requests wait; try again later", "rate_limit_error", {}, "queue_full"),
+                       {{"Retry-After", "1"}});
+    reply.when_lost([this, tickets = *tickets] {
+      for (const scheduler::ticket each : tickets) scheduler_->cancel(each);
+    });
+  }
+
+  serve_flags flags_;
+  const policy_registry& policies_;
+  opened_model model_;
+  api_keys keys_;
+  chosen_policy chosen_;
+  model_words words_;
+  const tokenizer& tokens_;
+  std::size_t context_;
+  std::string name_;
+  std::time_t started_ = std::time(nullptr);
+  std::optional<found_once<chat_words>> chat_;
+  std::vector<token_id> ends_;
+  std::unique_ptr<lazyprune::program::engine> engine_;
+  std::size_t kv_token_ = 0, requests_ = 0;
+  std::optional<scheduler> scheduler_;
+  http_server* server_ = nullptr;
+};
+
+}  // namespace
+
+int serve(const serve_flags& flags, const policy_registry& policies) { return serving(flags, policies).run(); }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// lazyprune serve: answers requests over HTTP, in the form of OpenAI's API.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "commands/flags.hpp"
+#include "serve/http_server.hpp"
+
+#include <lazyprune/registry/policy_spec.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
+namespace program {
+
+struct serve_flags {
+  model_flags model;
+  backend_flags backend;
+  policy_spec policy;
+  template_flags words;
+  http_options http;
+  std::string key_file{};      // a file of keys, one a line; empty: no key is needed
+  std::size_t context = 0;     // 0: the model's limit
+  std::size_t predict = 1024;  // most tokens of an answer whose request does not say
+  std::size_t sequences = 16;  // answers that are generated together
+  std::size_t queue = 64;      // answers that wait
+  std::chrono::seconds drain{30};
+  bool force_memory = false;
+};
+
+/// Serves until SIGINT or SIGTERM. Returns the exit code.
+int serve(const serve_flags& flags, const policy_registry& policies);
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+#include "serve/completion_answer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/utf8.hpp>
+
+namespace lazyprune {
+namespace program {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+}  // namespace
+
+json error_json(std::string_view message, std::string_view type, const std::optional<std::string>& param,
+                const std::optional<std::string>& code) {
+  json inside{{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  if (param) inside["param"] = *param;
+  if (code) inside["code"] = *code;
+  return {{"error", std::move(inside)}};
+}
+
+fault_answer answer_to(const std::exception& fault) {
+  const auto* const known = dynamic_cast<const error*>(&fault);
+  if (!known) return {500, error_json(fault.what(), "server_error")};
+  const std::optional<std::string> param = known->place().empty() ? std::nullopt : std::optional(known->place());
+  switch (known->code()) {
+    case error_code::bad_input:
+      return {400, error_json(fault.what(), "invalid_request_error", param, "invalid_value")};
+    case error_code::unsupported:
+      return {400, error_json(fault.what(), "invalid_request_error", param, "unsupported_parameter")};
+    case error_code::no_room:
+      return {400, error_json(fault.what(), "invalid_request_error", param, "context_length_exceeded")};
+    case error_code::no_memory:
+      return {503, error_json(fault.what(), "server_error", param, "not_enough_memory")};
+    default:
+      return {500, error_json(fault.what(), "server_error", param)};
+  }
+}
+
+std::string dumped(const json& answer) { return answer.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+completion_answer::choice::choice(const completion_answer& of, std::size_t n)
+    : index(n), decoder(of.after_prompt_), text(of.request_.stops, [this](std::string_view piece) { unsent += piece; }) {}
+
+completion_answer::completion_answer(const completion_request& request, bool chat, std::string id, std::string model,
+                                     std::span<const token_id> prompt, const tokenizer& tokens, http_reply reply)
+    : request_(request),
+      chat_(chat),
+      id_(std::move(id)),
+      model_(std::move(model)),
+      created_(std::time(nullptr)),
+      prompt_(prompt.begin(), prompt.end()),
+      tokens_(tokens),
+      after_prompt_(tokens),
+      reply_(std::move(reply)) {
+  for (const token_id token : prompt)
+    if (token < tokens.size()) after_prompt_.push(token);
+  after_prompt_.begin_answer();
+  for (std::size_t i = 0; i < request_.choices; ++i) choices_.emplace_back(*this, i);
+}
+
+void completion_answer::listen(std::size_t which, generation_options& options) {
+  choice& into = choices_[which];
+  if (request_.top_logprobs)
+    options.on_logits = [&into](std::span<const float> logits) { into.logits.assign(logits.begin(), logits.end()); };
+  options.on_token = [this, &into](token_id id) { return take(into, id); };
+}
+
+bool completion_answer::take(choice& into, token_id id) {
+  if (request_.top_logprobs) note_logprob(into, id);
+  const bool goes_on = into.text.feed(id < tokens_.size() ? into.decoder.push(id) : "");
+  if (request_.stream && !into.unsent.empty()) send_text(into);
+  return goes_on;
+}
+
+/// The text of a token inside of an answer.
+std::string completion_answer::label(token_id id) const {
+  if (id >= tokens_.size()) return "";
+  if (tokens_.is_special(id)) return std::string(tokens_.piece(id));
+  token_decoder decoder = after_prompt_;
+  return decoder.push(id) + decoder.flush();
+}
+
+void completion_answer::note_logprob(choice& into, token_id id) {
+  const std::span<const float> logits = into.logits;
+  const double total = log_sum_exp(logits);
+  const auto about = [&](token_id token) {
+    const std::string text = label(token);
+    json bytes = json::array();
+    for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+    return json{{"token", text}, {"logprob", logits[token] - total}, {"bytes", std::move(bytes)}};
+  };
+  std::vector<token_id> order(logits.size());
+  std::iota(order.begin(), order.end(), token_id{0});
+  const std::size_t count = std::min(*request_.top_logprobs, order.size());
+  std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(count),
+                            [&](token_id a, token_id b) { return std::pair(-logits[a], a) < std::pair(-logits[b], b); });
+  json entry = about(id);
+  json top = json::array();
+  for (std::size_t i = 0; i < count; ++i) top.push_back(about(order[i]));
+  entry["top_logprobs"] = std::move(top);
+  into.logprobs.push_back(std::move(entry));
+}
+
+/// Takes the log-probabilities of a choice's tokens, in the form of the API that was called.
+json completion_answer::logprobs_of(choice& from) {
+  if (!request_.top_logprobs) return nullptr;
+  const json entries = std::exchange(from.logprobs, json::array());
+  if (chat_) return {{"content", entries}};
+  json tokens = json::array(), values = json::array(), tops = json::array();
+  for (const json& each : entries) {
+    tokens.push_back(each["token"]);
+    values.push_back(each["logprob"]);
+    json top = json::object();
+    for (const json& likely : each["top_logprobs"]) top[likely["token"].get<std::string>()] = likely["logprob"];
+    tops.push_back(std::move(top));
+  }
+  return {{"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(tops)}};
+}
+
+json completion_answer::envelope(std::string_view kind, json choices) const {
+  return {{"id", id_}, {"object", kind}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
+}
+
+/// One choice of an event, or of the whole answer. `delta`: its text, or the object that has it.
+json completion_answer::part(const choice& of, json content, json logprobs) const {
+  json result{{"index", of.index}};
+  result[!chat_ ? "text" : request_.stream ? "delta" : "message"] = std::move(content);
+  result["logprobs"] = std::move(logprobs);
+  result["finish_reason"] = of.reason.empty() ? json() : json(of.reason);
+  return result;
+}
+
+void completion_answer::begin_stream() {
+  if (std::exchange(begun_, true)) return;
+  reply_.begin_events();
+  if (!chat_) return;
+  for (const choice& each : choices_) {
+    json event = envelope("chat.completion.chunk", json::array({part(each, {{"role", "assistant"}, {"content", ""}}, nullptr)}));
+    if (request_.stream_usage) event["usage"] = nullptr;
+    reply_.event(dumped(event));
+  }
+}
+
+void completion_answer::send_text(choice& from) {
+  begin_stream();
+  std::string text = std::exchange(from.unsent, {});
+  json logprobs = logprobs_of(from);
+  json content = chat_ ? json{{"content", std::move(text)}} : json(std::move(text));
+  if (chat_ && !from.reason.empty() && content["content"].get_ref<const std::string&>().empty()) content = json::object();
+  json event =
+      envelope(chat_ ? "chat.completion.chunk" : "text_completion", json::array({part(from, std::move(content), std::move(logprobs))}));
+  if (request_.stream_usage) event["usage"] = nullptr;
+  reply_.event(dumped(event));
+}
+
+void completion_answer::ended(std::size_t which, const generation& result) {
+  choice& of = choices_[which];
+  of.text.feed(of.decoder.flush());
+  of.text.flush();
+  of.reason = result.reason == finish_reason::length ? "length" : "stop";
+  results_.push_back(result);
+  results_.back().trace.clear();
+  if (request_.stream) send_text(of);
+  if (results_.size() == choices_.size()) finish();
+}
+
+void completion_answer::failed(std::exception_ptr fault) {
+  if (std::exchange(over_, true)) return;
+  fault_answer answer{500, error_json("an unknown fault", "server_error")};
+  try {
+    std::rethrow_exception(fault);
+  } catch (const std::bad_alloc&) {
+    answer = {503, error_json("there is not enough memory", "server_error", {}, "not_enough_memory")};
+  } catch (const std::exception& known) {
+    answer = answer_to(known);
+  } catch (...) {
+  }
+  if (!begun_) return reply_.send(answer.status, "application/json", dumped(answer.body));
+  reply_.event(dumped(answer.body));
+  reply_.end_events();
+}
+
+json completion_answer::usage() const {
+  std::size_t generated = 0, rows = 0, dense_rows = 0, revived = 0;
+  double share = 0, first = 0;
+  for (const generation& each : results_) {
+    generated += each.tokens.size();
+    rows += each.cost.rows;
+    dense_rows += each.cost.dense_rows;
+    revived += each.cost.revived;
+    share += each.share_prompt / static_cast<double>(results_.size());
+    first = std::max(first, each.prefill_seconds);
+  }
+  return {
+      {"prompt_tokens", prompt_.size()},
+      {"completion_tokens", generated},
+      {"total_tokens", prompt_.size() + generated},
+      {"prompt_tokens_details", {{"cached_tokens", 0}}},
+      {"pruning",
+       {{"rows", rows}, {"dense_rows", dense_rows}, {"share_of_prompt", share}, {"revived", revived}, {"seconds_to_first_token", first}}}};
+}
+
+void completion_answer::finish() {
+  if (std::exchange(over_, true)) return;
+  if (request_.stream) {
+    if (request_.stream_usage) {
+      json event = envelope(chat_ ? "chat.completion.chunk" : "text_completion", json::array());
+      event["usage"] = usage();
+      reply_.event(dumped(event));
+    }
+    reply_.event("[DONE]");
+    return reply_.end_events();
+  }
+  json parts = json::array();
+  for (choice& each : choices_) {
+    json content = chat_ ? json{{"role", "assistant"}, {"content", each.text.text()}} : json(each.text.text());
+    json logprobs = logprobs_of(each);
+    parts.push_back(part(each, std::move(content), std::move(logprobs)));
+  }
+  json answer = envelope(chat_ ? "chat.completion" : "text_completion", std::move(parts));
+  answer["usage"] = usage();
+  reply_.send(200, "application/json", dumped(answer));
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// Turns the tokens of an answer into the JSON of OpenAI's API: one object at the end, or server-sent events on the way.
+#pragma once
+
+#include <cstddef>
+#include <ctime>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/completion_request.hpp"
+#include "serve/http_server.hpp"
+#include "terminal/text_stream.hpp"
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/model/generation.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// The JSON of an error, as OpenAI's API writes it. `param`: the field that is wrong, if one is.
+nlohmann::ordered_json error_json(std::string_view message, std::string_view type, const std::optional<std::string>& param = {},
+                                  const std::optional<std::string>& code = {});
+
+/// The status and the JSON of a fault.
+struct fault_answer {
+  unsigned status;
+  nlohmann::ordered_json body;
+};
+fault_answer answer_to(const std::exception& fault);
+
+/// The text of a JSON answer. Bytes that are not UTF-8 become U+FFFD.
+std::string dumped(const nlohmann::ordered_json& answer);
+
+/// One request's answer, which has one or several choices. After the constructor, one thread at a time may use it.
+class completion_answer {
+ public:
+  /// The tokenizer must outlive this object. `id` is unique among the server's answers.
+  completion_answer(const completion_request& request, bool chat, std::string id, std::string model, std::span<const token_id> prompt,
+                    const tokenizer& tokens, http_reply reply);
+  completion_answer(const completion_answer&) = delete;
+  completion_answer& operator=(const completion_answer&) = delete;
+
+  /// Sets the callbacks with which a choice is generated. This object must outlive the generation.
+  void listen(std::size_t choice, generation_options& options);
+
+  void ended(std::size_t choice, const generation& result);
+  void failed(std::exception_ptr fault);
+
+ private:
+  struct choice {
+    choice(const completion_answer& of, std::size_t n);
+
+    std::size_t index;
+    token_decoder decoder;
+    text_stream text;
+    std::string unsent{};                                               // text that no event has yet
+    nlohmann::ordered_json logprobs = nlohmann::ordered_json::array();  // of the tokens of that text; of all tokens without a stream
+    std::vector<float> logits{};
+    std::string reason{};  // empty until the choice has ended
+  };
+
+  bool take(choice& into, token_id id);
+  void note_logprob(choice& into, token_id id);
+  std::string label(token_id id) const;
+  nlohmann::ordered_json logprobs_of(choice& from);
+  void begin_stream();
+  void send_text(choice& from);
+  nlohmann::ordered_json part(const choice& of, nlohmann::ordered_json delta, nlohmann::ordered_json logprobs) const;
+  nlohmann::ordered_json envelope(std::string_view kind, nlohmann::ordered_json choices) const;
+  nlohmann::ordered_json usage() const;
+  void finish();
+
+  completion_request request_;
+  bool chat_;
+  std::string id_, model_;
+  std::time_t created_;
+  std::vector<token_id> prompt_;
+  const tokenizer& tokens_;
+  token_decoder after_prompt_;
+  http_reply reply_;
+  std::deque<choice> choices_;
+  std::vector<generation> results_;  // without traces: of the choices that have ended
+  bool begun_ = false, over_ = false;
+};
+
+}  // namespace program
+}  // namespace lazyprune

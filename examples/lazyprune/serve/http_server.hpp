@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// An HTTP/1.1 server on Boost.Beast. One thread holds all connections, so an idle connection costs no thread. While a request is answered,
+// the server watches its connection, and so knows that a client has left before it writes again.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lazyprune {
+namespace program {
+
+struct http_request {
+  std::string method;         // "GET", "POST", ...
+  std::string path;           // the target without its query
+  std::string authorization;  // the header of this name; empty if there is none
+  std::string body;
+};
+
+struct http_options {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;         // 0: a free port, see http_server::port
+  std::size_t connections = 1024;    // further ones are closed at once
+  std::size_t body_bytes = 8 << 20;  // a longer body is refused (413)
+  std::chrono::seconds idle{75};     // a connection without a request is closed after this time
+  std::chrono::seconds stalled{60};  // a client that takes this long to send a request, or to take what is written, is cut off
+};
+
+class http_connection;
+class http_listener;
+
+/// The answer to one request. Copies stand for the same answer. All functions may be called by any thread, and return at once. They do
+/// nothing after the end of the answer or after the client has left.
+class http_reply {
+ public:
+  using headers = std::vector<std::pair<std::string, std::string>>;
+
+  /// The answer to the request of this number on this connection. The server makes it.
+  http_reply(std::shared_ptr<http_listener> server, std::weak_ptr<http_connection> to, std::size_t request)
+      : server_(std::move(server)), to_(std::move(to)), request_(request) {}
+
+  /// Sends a whole answer.
+  void send(unsigned status, std::string_view type, std::string body, headers more = {}) const;
+
+  /// Begins an answer of server-sent events.
+  void begin_events() const;
+  /// Sends an event. `data` has no line break.
+  void event(std::string_view data) const;
+  /// Ends an answer that `begin_events` began.
+  void end_events() const;
+
+  /// Sets what the server's thread calls if the client leaves before the answer has ended. If it has left already, the thread calls it now.
+  void when_lost(std::function<void()> lost) const;
+
+ private:
+  template <class Work>
+  void post(Work work) const;
+
+  std::shared_ptr<http_listener> server_;
+  std::weak_ptr<http_connection> to_;
+  std::size_t request_;
+};
+
+class http_server {
+ public:
+  using handler = std::function<void(http_request, http_reply)>;
+
+  /// Opens the port. `handle` answers requests: one thread calls it for one request after another, beside the thread that serves. It may
+  /// return before the answer and keep the http_reply. If it throws, the client gets status 500. Throws `error` if the port cannot be
+  /// opened.
+  http_server(http_options options, handler handle);
+  ~http_server();
+  http_server(const http_server&) = delete;
+  http_server& operator=(const http_server&) = delete;
+
+  /// The port that was opened.
+  std::uint16_t port() const;
+  /// The connections that are open now.
+  std::size_t connections() const;
+
+  /// Serves until `drain`, SIGINT or SIGTERM. It then takes no more connections, answers the requests that it has read for at most
+  /// `within`, and returns. A second signal ends it at once. `ending` is called when it begins to drain. Call it once.
+  void run(std::chrono::seconds within, std::function<void()> ending = {});
+  /// Makes `run` drain, from any thread.
+  void drain();
+
+ private:
+  std::shared_ptr<http_listener> in_;
+};
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "serve/scheduler.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+namespace program {
+
+scheduler::scheduler(lazyprune::program::engine& engine, scheduler_limits limits)
+    : engine_(engine), limits_(limits), batch_(engine.begin_batch()), thread_([this] { work(); }) {}
+
+scheduler::~scheduler() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::optional<std::vector<scheduler::ticket>> scheduler::add(std::vector<scheduled_answer> answers) {
+  const std::lock_guard lock(mutex_);
+  for (const scheduled_answer& each : answers)
+    if (each.bytes > limits_.bytes) {
+      ++counts_.refused;
+      throw error("request", "", "an answer whose keys and values take at most " + std::to_string(limits_.bytes) + " bytes",
+                  std::to_string(each.bytes), error_code::no_memory);
+    }
+  if (waiting_.size() + answers.size() > limits_.waiting) {
+    ++counts_.refused;
+    return std::nullopt;
+  }
+  std::vector<ticket> tickets;
+  for (scheduled_answer& each : answers) {
+    tickets.push_back(next_);
+    waiting_.push_back({next_++, std::move(each)});
+  }
+  counts_.waiting = waiting_.size();
+  wake_.notify_all();
+  return tickets;
+}
+
+void scheduler::cancel(ticket which) {
+  const std::lock_guard lock(mutex_);
+  to_cancel_.push_back(which);
+  wake_.notify_all();
+}
+
+scheduler_counts scheduler::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void scheduler::work() {
+  for (;;) {
+    std::vector<waiting_answer> admitted;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return ends_ || !waiting_.empty() || !running_.empty(); });
+      if (ends_) break;
+      admitted = admit();
+    }
+    for (waiting_answer& each : admitted) start(each);
+    if (running_.empty()) continue;
+    try {
+      step();
+    } catch (...) {  // no memory for the batch's own lists
+      fail_all(std::current_exception());
+      batch_ = engine_.begin_batch();
+    }
+  }
+  const auto ending =
+      std::make_exception_ptr(error("server", "", "a request before the server ends", "one that it cannot answer any more"));
+  fail_all(ending);
+  for (waiting_answer& each : waiting_) each.what.failed(ending);
+}
+
+void scheduler::fail_all(std::exception_ptr fault) {
+  for (auto& [number, each] : std::exchange(running_, {})) {
+    if (!each.cancelled) each.what.failed(fault);
+    const std::lock_guard lock(mutex_);
+    counts_.bytes -= each.what.bytes;
+    ++counts_.failed;
+  }
+}
+
+/// Takes the answers that can start now, in their order, and drops those that were cancelled.
+std::vector<scheduler::waiting_answer> scheduler::admit() {
+  for (const ticket which : std::exchange(to_cancel_, {})) {
+    counts_.cancelled += std::erase_if(waiting_, [&](const waiting_answer& w) { return w.number == which; });
+    for (auto& [number, each] : running_)
+      if (each.number == which && !std::exchange(each.cancelled, true)) {
+        batch_->stop(number);
+        ++counts_.cancelled;
+      }
+  }
+  std::vector<waiting_answer> admitted;
+  while (!waiting_.empty() && running_.size() + admitted.size() < limits_.together &&
+         counts_.bytes + waiting_.front().what.bytes <= limits_.bytes) {
+    counts_.bytes += waiting_.front().what.bytes;
+    admitted.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  counts_.waiting = waiting_.size();
+  counts_.running = running_.size() + admitted.size();
+  return admitted;
+}
+
+void scheduler::start(waiting_answer& next) {
+  scheduled_answer& what = next.what;
+  try {
+    const std::size_t number = batch_->add(std::move(what.session), what.prompt, what.options);
+    running_.emplace(number, running_answer{next.number, std::move(what)});
+  } catch (...) {
+    what.failed(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    counts_.bytes -= what.bytes;
+    ++counts_.failed;
+  }
+}
+
+/// The number of prompt tokens that the next step should read at most.
+std::size_t scheduler::prompt_tokens() const {
+  if (batch_->generating() == 0) return limits_.prompt_tokens;  // nobody waits for a next token
+  constexpr std::size_t least = 16, untimed = 64;
+  if (token_seconds_ <= 0 || decode_seconds_ <= 0) return std::min(untimed, limits_.prompt_tokens);
+  const double fits = (limits_.longest_step - 1) * decode_seconds_ / token_seconds_;
+  if (fits >= static_cast<double>(limits_.prompt_tokens)) return limits_.prompt_tokens;
+  return std::max(least, static_cast<std::size_t>(fits));
+}
+
+void scheduler::step() {
+  const std::size_t tokens = std::min(prompt_tokens(), std::max(batch_->unread(), std::size_t{1})), unread = batch_->unread();
+  const std::size_t generating = batch_->generating();
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<ended_answer> ended = batch_->step(tokens);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::size_t read = unread - std::min(unread, batch_->unread());
+  // The last step of a prompt also computes the layers that the other steps left out, so it says nothing about them.
+  if (read == 0)
+    decode_seconds_ = seconds;
+  else if (ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0))
+    token_seconds_ = std::max(seconds - (generating > 0 ? decode_seconds_ : 0), 0.0) / static_cast<double>(read);
+
+  for (ended_answer& each : ended) {
+    const auto at = running_.find(each.number);
+    running_answer done = std::move(at->second);
+    running_.erase(at);
+    if (!done.cancelled) {
+      if (each.fault)
+        done.what.failed(each.fault);
+      else
+        done.what.ended(each.result);
+    }
+    const std::lock_guard lock(mutex_);
+    counts_.bytes -= done.what.bytes;
+    if (done.cancelled) continue;
+    ++(each.fault ? counts_.failed : counts_.ended);
+    counts_.prompt_tokens += done.what.prompt.size();
+    counts_.generated_tokens += each.result.tokens.size();
+    counts_.rows += each.result.cost.rows;
+    counts_.dense_rows += each.result.cost.dense_rows;
+  }
+  const std::lock_guard lock(mutex_);
+  ++counts_.steps;
+  counts_.running = running_.size();
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Answers the requests of many clients in one batch: a thread of its own runs step after step, and requests enter and leave between steps.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.hpp"
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/model/generation.hpp>
+#include <lazyprune/session/any_session.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// An answer to generate. The scheduler's thread calls its functions and the callbacks of its options.
+struct scheduled_answer {
+  any_session session;
+  std::vector<token_id> prompt;
+  generation_options options;
+  std::size_t bytes;                             // the memory of its sequence at its longest
+  std::function<void(const generation&)> ended;  // called once, unless `failed` is
+  std::function<void(std::exception_ptr)> failed;
+};
+
+struct scheduler_limits {
+  std::size_t waiting = 64;         // most answers that wait for others to end
+  std::size_t together = 16;        // most answers in a step
+  std::size_t bytes = 0;            // most memory of all sequences together
+  std::size_t prompt_tokens = 512;  // most prompt tokens in a step
+  double longest_step = 2.5;        // a step that also reads prompts takes at most about this many times as long as one that does not
+};
+
+/// What a scheduler has done so far, and does now.
+struct scheduler_counts {
+  std::size_t steps = 0, ended = 0, failed = 0, cancelled = 0, refused = 0;
+  std::size_t prompt_tokens = 0, generated_tokens = 0;  // of ended answers
+  std::size_t rows = 0, dense_rows = 0;                 // of ended answers: rows computed, and rows of the dense model
+  std::size_t running = 0, waiting = 0, bytes = 0;      // now
+};
+
+class scheduler {
+ public:
+  using ticket = std::size_t;
+
+  /// The engine must outlive the scheduler.
+  scheduler(lazyprune::program::engine& engine, scheduler_limits limits);
+  /// Ends the thread after its current step. Answers that have not ended fail.
+  ~scheduler();
+  scheduler(const scheduler&) = delete;
+  scheduler& operator=(const scheduler&) = delete;
+
+  /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws
+  /// `error` (no_memory) if one of them alone needs more memory than there is.
+  std::optional<std::vector<ticket>> add(std::vector<scheduled_answer> answers);
+  /// Ends an answer before its next step. Its functions are not called, unless the thread is calling one of them now.
+  void cancel(ticket which);
+
+  scheduler_counts counts() const;
+
+ private:
+  struct waiting_answer {
+    ticket number;
+    scheduled_answer what;
+  };
+  struct running_answer {
+    ticket number;
+    scheduled_answer what;
+    bool cancelled = false;
+  };
+
+  void work();
+  std::vector<waiting_answer> admit();
+  void start(waiting_answer& next);
+  void step();
+  void fail_all(std::exception_ptr fault);
+  std::size_t prompt_tokens() const;
+
+  lazyprune::program::engine& engine_;
+  scheduler_limits limits_;
+  std::unique_ptr<answer_batch> batch_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<waiting_answer> waiting_;
+  std::vector<ticket> to_cancel_;
+  scheduler_counts counts_;
+  ticket next_ = 0;
+  bool ends_ = false;
+
+  // The thread alone uses these.
+  std::map<std::size_t, running_answer> running_;  // by the batch's numbers
+  double decode_seconds_ = 0, token_seconds_ = 0;  // of a step without prompts, and of each prompt token in a step
+  std::thread thread_;
+};
+
+}  // namespace program
+}  // namespace lazyprune
