@@ -89,6 +89,7 @@ class running_program {
   }
 
   std::string out() const { return file_text(files_ / "out"); }
+  std::string err() const { return file_text(files_ / "err"); }
   void send(int signal) const { ::kill(process_, signal); }
 
   /// True if the program has installed a handler for the signal.

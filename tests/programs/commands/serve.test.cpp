@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+#include "commands/serve.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "programs/program.hpp"
+#include "programs/serve/http_client.hpp"
+
+using lazyprune_test::http_answer;
+using lazyprune_test::http_client;
+
+namespace {
+
+using json = nlohmann::json;
+
+/// A server of the bundled model, in a process of its own.
+class served {
+ public:
+  explicit served(std::vector<std::string> more = {}) : program_(arguments(std::move(more))) {
+    const std::string before = " at http://127.0.0.1:";
+    while (program_.err().find('\n', program_.err().find(before)) == std::string::npos || program_.err().find(before) == std::string::npos)
+      std::this_thread::yield();
+    const std::string said = program_.err();
+    port_ = static_cast<std::uint16_t>(std::stoi(said.substr(said.find(before) + before.size())));
+  }
+
+  std::uint16_t port() const { return port_; }
+
+  http_answer post(const std::string& path, const json& body, const std::string& headers = {}) const {
+    return http_client(port_).ask("POST", path, body.dump(), headers);
+  }
+  http_answer get(const std::string& path, const std::string& headers = {}) const {
+    return http_client(port_).ask("GET", path, "", headers);
+  }
+  json completion(const json& body) const { return json::parse(post("/v1/completions", body).body); }
+  json chat(const json& body) const { return json::parse(post("/v1/chat/completions", body).body); }
+
+  /// The value of a line of /metrics.
+  double metric(const std::string& name) const {
+    const std::string text = get("/metrics").body, key = "\nlazyprune_" + name + ' ';
+    const std::size_t at = text.find(key);
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + key.size()));
+  }
+
+  program_result end() {
+    program_.send(SIGTERM);
+    return program_.wait();
+  }
+
+ private:
+  static std::vector<std::string> arguments(std::vector<std::string> more) {
+    more.insert(more.begin(), {"serve", "--port", "0", "-t", "1"});
+    return more;
+  }
+
+  running_program program_;
+  std::uint16_t port_ = 0;
+};
+
+/// The data of an answer's events.
+std::vector<std::string> events_of(const std::string& body) {
+  std::vector<std::string> events;
+  for (const std::string& line : lines_of(body)) {
+    if (line.empty()) continue;
+    CHECK(line.starts_with("data: "));
+    events.push_back(line.substr(6));
+  }
+  return events;
+}
+
+/// A template for the bundled model, which has none.
+std::string plain_template(const temporary_folder& folder) {
+  const std::string path = folder / "chat.jinja";
+  write_file(path,
+             "{% for m in messages %}{{ m.role }} : {{ m.content }} . {% endfor %}{% if add_generation_prompt %}assistant : {% endif %}");
+  return path;
+}
+
+std::string words(std::size_t count) {
+  std::string text = "the old council";
+  for (std::size_t i = 0; i < count; ++i) text += i % 3 == 0 ? " remembered" : i % 3 == 1 ? " the" : " quarries";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("an answer is the one that `run` gives, and SIGTERM ends the server with code 0") {
+  served server;
+  const program_result alone =
+      lazyprune_program({"run", "-p", "the old council", "-n", "12", "-t", "1", "--policy", "dense", "--no-parse-special", "--json"});
+  const json expected = json::parse(alone.out);
+  const json answer = server.completion({{"prompt", "the old council"}, {"max_tokens", 12}, {"temperature", 0}});
+  CHECK(answer["object"] == "text_completion");
+  CHECK(answer["choices"][0]["text"] == expected["text"]);
+  CHECK(answer["choices"][0]["finish_reason"] == "length");
+  CHECK(answer["choices"][0]["logprobs"] == nullptr);
+  CHECK(answer["usage"]["completion_tokens"] == 12);
+  CHECK(answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"].get<int>() + 12);
+  CHECK(answer["usage"]["pruning"]["rows"] == answer["usage"]["pruning"]["dense_rows"]);  // short prompts are not pruned
+  CHECK(answer["usage"]["pruning"]["seconds_to_first_token"] > 0);
+  CHECK(server.metric("answers_total") == 1);
+  CHECK(server.metric("generated_tokens_total") == 12);
+  const program_result end = server.end();
+  CHECK(end.code == 0);
+  CHECK(end.out.empty());
+}
+
+TEST_CASE("a long prompt is pruned by the model's known stages, or as the request says") {
+  served server;
+  const std::string text = words(700);
+  const auto ask = [&](const json& pruning) {
+    json body{{"prompt", text}, {"max_tokens", 4}, {"temperature", 0}};
+    if (!pruning.is_null()) body["pruning"] = pruning;
+    return server.completion(body);
+  };
+  const json known = ask(nullptr), none = ask(false), own = ask({{"stages", "2:0.1"}}), late = ask({{"least_tokens", 5000}});
+  const auto rows = [](const json& answer) { return answer["usage"]["pruning"]["rows"].get<std::size_t>(); };
+  CHECK(rows(known) < rows(none));
+  CHECK(rows(own) < rows(none));
+  CHECK(rows(own) != rows(known));
+  CHECK(rows(late) == rows(none));
+  CHECK(none["usage"]["pruning"]["share_of_prompt"] == 1.0);
+  CHECK(none["choices"][0]["text"] ==
+        json::parse(
+            lazyprune_program({"run", "-p", text, "-n", "4", "-t", "1", "--policy", "dense", "--no-parse-special", "--json"}).out)["text"]);
+  const http_answer wrong = server.post("/v1/completions", {{"prompt", text}, {"pruning", {{"stages", "99:0.5"}}}});
+  CHECK(wrong.status == 400);
+}
+
+TEST_CASE("a stream has the same text as the whole answer, and ends with the usage") {
+  served server;
+  json body{{"prompt", "the old council"}, {"max_tokens", 10}, {"temperature", 0}, {"n", 2}, {"logprobs", 2}};
+  const json whole = server.completion(body);
+  CHECK(whole["choices"].size() == 2);
+  CHECK(whole["choices"][0]["logprobs"]["tokens"].size() == 10);
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  const http_answer answer = server.post("/v1/completions", body);
+  CHECK(answer.status == 200);
+  std::vector<std::string> events = events_of(answer.body);
+  REQUIRE(events.size() > 3);
+  CHECK(events.back() == "[DONE]");
+  events.pop_back();
+  std::vector<std::string> texts(2), reasons(2);
+  std::vector<json> tokens(2, json::array());
+  json usage;
+  for (const std::string& event : events) {
+    const json part = json::parse(event);
+    CHECK(part["id"] == json::parse(events.front())["id"]);
+    if (!part["usage"].is_null()) {
+      usage = part["usage"];
+      CHECK(part["choices"].empty());
+      continue;
+    }
+    const json& choice = part["choices"][0];
+    const std::size_t index = choice["index"];
+    texts[index] += choice["text"].get<std::string>();
+    for (const json& token : choice["logprobs"]["tokens"]) tokens[index].push_back(token);
+    if (!choice["finish_reason"].is_null()) reasons[index] = choice["finish_reason"];
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(texts[i] == whole["choices"][i]["text"]);
+    CHECK(reasons[i] == "length");
+    CHECK(tokens[i] == whole["choices"][i]["logprobs"]["tokens"]);
+  }
+  CHECK(usage["completion_tokens"] == 20);
+}
+
+TEST_CASE("log-probabilities: those of the best tokens fall, and a greedy answer has the first") {
+  served server;
+  const json answer = server.completion({{"prompt", "the old council"}, {"max_tokens", 3}, {"temperature", 0}, {"logprobs", 5}});
+  const json& logprobs = answer["choices"][0]["logprobs"];
+  REQUIRE(logprobs["token_logprobs"].size() == 3);
+  std::string text;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double own = logprobs["token_logprobs"][i];
+    CHECK(own < 0);
+    double most = -1e9;
+    for (const auto& [token, value] : logprobs["top_logprobs"][i].items()) most = std::max(most, value.get<double>());
+    CHECK(own == most);
+    text += logprobs["tokens"][i].get<std::string>();
+  }
+  CHECK(text == answer["choices"][0]["text"]);
+}
+
+TEST_CASE("a stop text ends the answer before it, also in a stream") {
+  served server;
+  const json whole = server.completion({{"prompt", "the old council"}, {"max_tokens", 12}, {"temperature", 0.9}, {"seed", 3}});
+  const std::string text = whole["choices"][0]["text"], stop = text.substr(text.size() / 2, 4);
+  json body{{"prompt", "the old council"}, {"max_tokens", 12}, {"temperature", 0.9}, {"seed", 3}, {"stop", stop}};
+  const json cut = server.completion(body);
+  CHECK(cut["choices"][0]["text"] == text.substr(0, text.find(stop)));
+  CHECK(cut["choices"][0]["finish_reason"] == "stop");
+  body["stream"] = true;
+  std::string streamed;
+  for (const std::string& event : events_of(server.post("/v1/completions", body).body))
+    if (event != "[DONE]") streamed += json::parse(event)["choices"][0]["text"].get<std::string>();
+  CHECK(streamed == text.substr(0, text.find(stop)));
+}
+
+TEST_CASE("chats go through the template; what comes before the last user's text, and the last 64 tokens, are never pruned") {
+  const temporary_folder folder;
+  served server({"--chat-template-file", plain_template(folder)});
+  const json messages = json::array({{{"role", "system"}, {"content", words(100)}}, {{"role", "user"}, {"content", words(800)}}});
+  const json answer = server.chat({{"messages", messages}, {"max_tokens", 4}, {"temperature", 0}, {"pruning", {{"stages", "2:0.01"}}}});
+  CHECK(answer["object"] == "chat.completion");
+  CHECK(answer["choices"][0]["message"]["role"] == "assistant");
+  CHECK(answer["choices"][0]["message"]["content"].is_string());
+  const json ids = json::parse(server.post("/tokenize", {{"messages", messages}}).body);
+  CHECK(ids["count"] == answer["usage"]["prompt_tokens"]);
+  const json before =
+      json::parse(server.post("/tokenize", {{"messages", json::array({messages[0], {{"role", "user"}, {"content", ""}}})}}).body);
+  // All tokens run through two layers. After them, at least the kept ones go on through the four others.
+  const double kept = before["count"].get<double>() - 10 + 64, all = ids["count"].get<double>();
+  CHECK(answer["usage"]["pruning"]["share_of_prompt"].get<double>() >= (2 * all + 4 * kept) / (6 * all));
+  CHECK(answer["usage"]["pruning"]["share_of_prompt"].get<double>() < 0.75);
+
+  std::vector<std::string> events = events_of(
+      server
+          .post("/v1/chat/completions",
+                {{"messages", messages}, {"max_tokens", 4}, {"temperature", 0}, {"stream", true}, {"pruning", {{"stages", "2:0.01"}}}})
+          .body);
+  CHECK(json::parse(events.front())["choices"][0]["delta"] == json({{"role", "assistant"}, {"content", ""}}));
+  std::string text;
+  for (const std::string& event : events)
+    if (event != "[DONE]") text += json::parse(event)["choices"][0]["delta"].value("content", "");
+  CHECK(text == answer["choices"][0]["message"]["content"]);
+}
+
+TEST_CASE("answers of many clients at once are the same as one after another") {
+  served server({"--sequences", "4"});
+  const auto ask = [&](std::size_t i) {
+    return server.completion({{"prompt", words(20 + 60 * i)}, {"max_tokens", 8}, {"temperature", 0.8}, {"seed", i}})["choices"][0]["text"];
+  };
+  std::vector<json> alone, together(8);
+  for (std::size_t i = 0; i < together.size(); ++i) alone.push_back(ask(i));
+  std::vector<std::thread> clients;
+  for (std::size_t i = 0; i < together.size(); ++i) clients.emplace_back([&, i] { together[i] = ask(i); });
+  for (std::thread& client : clients) client.join();
+  CHECK(together == alone);
+}
+
+TEST_CASE("an answer whose client leaves is cancelled") {
+  served server;
+  {
+    http_client client(server.port());
+    client.request("POST", "/v1/completions", json({{"prompt", "the old council"}, {"max_tokens", 4000}, {"stream", true}}).dump());
+    CHECK(client.wait_for("data: "));
+  }
+  while (server.metric("answers_running") > 0) std::this_thread::yield();
+  CHECK(server.metric("answers_cancelled_total") == 1);
+  CHECK(server.metric("sequence_bytes") == 0);
+}
+
+TEST_CASE("a full queue is status 429, and the answers in it are given") {
+  served server({"--sequences", "1", "--queue", "1"});
+  http_client first(server.port()), second(server.port());
+  first.request("POST", "/v1/completions", json({{"prompt", "the old council"}, {"max_tokens", 1500}, {"stream", true}}).dump());
+  REQUIRE(first.wait_for("data: "));
+  second.request("POST", "/v1/completions", json({{"prompt", "the old council"}, {"max_tokens", 2}}).dump());
+  while (server.metric("answers_waiting") < 1) std::this_thread::yield();
+  const http_answer third = server.post("/v1/completions", {{"prompt", "the old council"}, {"max_tokens", 2}});
+  CHECK(third.status == 429);
+  CHECK(third.head.find("Retry-After: 1") != third.head.npos);
+  CHECK(json::parse(third.body)["error"]["code"] == "queue_full");
+  first.leave();
+  CHECK(second.read().status == 200);
+}
+
+TEST_CASE("errors have OpenAI's form") {
+  served server;
+  const auto fault = [&](const std::string& path, const std::string& body) {
+    const http_answer answer = http_client(server.port()).ask("POST", path, body);
+    const json inside = json::parse(answer.body)["error"];
+    return std::to_string(answer.status) + ' ' + inside["code"].dump() + ' ' + inside["param"].dump();
+  };
+  CHECK(fault("/v1/completions", "{") == R"(400 "invalid_value" "byte 2")");
+  CHECK(fault("/v1/completions", R"({"prompt":"a","echo":true})") == R"(400 "unsupported_parameter" "echo")");
+  CHECK(fault("/v1/completions", R"({"prompt":"a","max_tokens":5000})") == R"(400 "context_length_exceeded" "max_tokens")");
+  CHECK(fault("/v1/completions", R"({"prompt":[99999999]})") == R"(400 "invalid_value" "token id")");
+  CHECK(fault("/v1/completions", json({{"prompt", words(5000)}}).dump()) == R"(400 "context_length_exceeded" "prompt")");
+  CHECK(fault("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})") == R"(400 "invalid_value" "messages")");
+  CHECK(fault("/v1/nothing", "{}") == R"(404 "not_found" null)");
+  const http_answer wrong = server.get("/v1/completions");
+  CHECK(wrong.status == 405);
+  CHECK(wrong.head.find("Allow: POST") != wrong.head.npos);
+  CHECK(server.get("/health").status == 200);
+}
+
+TEST_CASE("with keys, only requests that have one are answered") {
+  const temporary_folder folder;
+  write_file(folder / "keys", "first-key\n\nsecond-key\n");
+  served server({"--api-key-file", folder / "keys"});
+  CHECK(server.get("/health").status == 200);
+  for (const std::string key : {"", "Authorization: Bearer first-ke\r\n", "Authorization: Bearer first-key2\r\n",
+                                "Authorization: first-key\r\n", "Authorization: Bearer \r\n"}) {
+    CAPTURE(key);
+    CHECK(server.get("/v1/models", key).status == 401);
+  }
+  for (const std::string key : {"first-key", "second-key"})
+    CHECK(server.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
+  write_file(folder / "none", "\n");
+  CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "none"})).code == 1);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "serve/scheduler.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "programs/questions/pocket_prompt.hpp"
+
+#include <lazyprune/lazyprune.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune::program;
+
+namespace {
+
+/// The bundled model, and what became of the answers to its prompt.
+class asking {
+ public:
+  explicit asking(scheduler_limits limits = roomy()) : scheduler_(std::make_unique<scheduler>(*pocket_.model, limits)) {}
+
+  static scheduler_limits roomy() { return {.bytes = std::size_t{1} << 40}; }
+
+  scheduler& what() { return *scheduler_; }
+  void end() { scheduler_.reset(); }
+
+  scheduled_answer make(std::size_t tokens, std::size_t max_new, std::promise<std::vector<token_id>>& to) {
+    generation_options options;
+    options.max_new = max_new;
+    options.ignore_eos = true;
+    return {any_session(lazyprune::lazyllm({{3, 0.5}}), {.layers = pocket_.files.layers()}),
+            std::vector<token_id>(pocket_.tokens.begin(), pocket_.tokens.begin() + static_cast<std::ptrdiff_t>(tokens)),
+            std::move(options),
+            100,
+            [&to](const generation& result) { to.set_value(result.tokens); },
+            [&to](std::exception_ptr fault) { to.set_exception(fault); }};
+  }
+
+  std::vector<token_id> alone(std::size_t tokens, std::size_t max_new) {
+    std::promise<std::vector<token_id>> unused;
+    scheduled_answer same = make(tokens, max_new, unused);
+    return pocket_.model->generate(std::move(same.session), same.prompt, same.options).tokens;
+  }
+
+ private:
+  lazyprune_test::pocket_prompt pocket_;
+  std::unique_ptr<scheduler> scheduler_;
+};
+
+std::vector<scheduled_answer> one(scheduled_answer answer) {
+  std::vector<scheduled_answer> all;
+  all.push_back(std::move(answer));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("answers that are scheduled together are the same as alone") {
+  asking a;
+  std::vector<std::promise<std::vector<token_id>>> results(6);
+  for (std::size_t i = 0; i < results.size(); ++i) REQUIRE(a.what().add(one(a.make(40 + 10 * i, 3 + i, results[i]))));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    CAPTURE(i);
+    CHECK(results[i].get_future().get() == a.alone(40 + 10 * i, 3 + i));
+  }
+  const scheduler_counts now = a.what().counts();
+  CHECK(now.ended == 6);
+  CHECK(now.waiting == 0);
+  CHECK(now.generated_tokens == 3 + 4 + 5 + 6 + 7 + 8);
+  CHECK(now.prompt_tokens == 6 * 40 + 150);
+  CHECK(now.rows > 0);
+  CHECK(now.rows < now.dense_rows);
+}
+
+TEST_CASE("answers beyond the queue are refused together, and those that need too much memory are an error") {
+  scheduler_limits limits = asking::roomy();
+  limits.waiting = 2;
+  limits.bytes = 250;
+  asking a(limits);
+  std::promise<std::vector<token_id>> unused;
+  std::vector<scheduled_answer> three;
+  for (int i = 0; i < 3; ++i) three.push_back(a.make(20, 2, unused));
+  CHECK(!a.what().add(std::move(three)));
+  scheduled_answer large = a.make(20, 2, unused);
+  large.bytes = 251;
+  bool refused = false;
+  try {
+    a.what().add(one(std::move(large)));
+  } catch (const error& fault) {
+    refused = fault.code() == error_code::no_memory && std::string(fault.what()).find("251") != std::string::npos;
+  }
+  CHECK(refused);
+  CHECK(a.what().counts().refused == 2);
+}
+
+TEST_CASE("answers wait until those before them have left room") {
+  scheduler_limits limits = asking::roomy();
+  limits.bytes = 100;  // of one answer
+  asking a(limits);
+  std::vector<std::promise<std::vector<token_id>>> results(3);
+  std::vector<scheduled_answer> all;
+  for (auto& each : results) all.push_back(a.make(30, 4, each));
+  std::size_t together = 0;
+  for (scheduled_answer& each : all)
+    each.options.on_token = [&](token_id) {
+      together = std::max(together, a.what().counts().running);
+      return true;
+    };
+  REQUIRE(a.what().add(std::move(all)));
+  for (auto& each : results) CHECK(each.get_future().get() == a.alone(30, 4));
+  CHECK(together == 1);
+}
+
+TEST_CASE("an answer that is cancelled ends, whether it waits or runs") {
+  scheduler_limits limits = asking::roomy();
+  limits.together = 1;
+  asking a(limits);
+  std::promise<std::vector<token_id>> runs, waits, stays;
+  std::promise<void> begun;
+  scheduled_answer endless = a.make(20, 2000, runs);
+  endless.options.on_token = [&, first = true](token_id) mutable {
+    if (std::exchange(first, false)) begun.set_value();
+    return true;
+  };
+  const auto running = a.what().add(one(std::move(endless))), waiting = a.what().add(one(a.make(20, 2, waits)));
+  REQUIRE((running && waiting));
+  begun.get_future().wait();
+  a.what().cancel(waiting->front());
+  a.what().cancel(running->front());
+  a.what().cancel(running->front());
+  REQUIRE(a.what().add(one(a.make(30, 2, stays))));
+  CHECK(stays.get_future().get() == a.alone(30, 2));
+  a.end();
+  const auto untouched = [](auto& promise) {
+    return promise.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
+  };
+  CHECK(untouched(runs));
+  CHECK(untouched(waits));
+}
+
+TEST_CASE("an answer that cannot be generated fails alone") {
+  asking a;
+  std::promise<std::vector<token_id>> bad, thrown, good;
+  scheduled_answer empty = a.make(0, 2, bad), throws = a.make(20, 5, thrown);
+  throws.options.on_token = [](token_id) -> bool { throw std::runtime_error("a fault of the callback"); };
+  std::vector<scheduled_answer> all;
+  all.push_back(std::move(empty));
+  all.push_back(std::move(throws));
+  all.push_back(a.make(25, 5, good));
+  REQUIRE(a.what().add(std::move(all)));
+  CHECK(good.get_future().get() == a.alone(25, 5));
+  CHECK_THROWS_AS(bad.get_future().get(), error);
+  CHECK_THROWS_WITH(thrown.get_future().get(), "a fault of the callback");
+  CHECK(a.what().counts().failed == 2);
+}
+
+TEST_CASE("when the scheduler ends, answers that have not ended fail") {
+  scheduler_limits limits = asking::roomy();
+  limits.together = 1;
+  asking a(limits);
+  std::promise<std::vector<token_id>> runs, waits;
+  REQUIRE(a.what().add(one(a.make(20, 2000, runs))));
+  REQUIRE(a.what().add(one(a.make(20, 2, waits))));
+  while (a.what().counts().steps == 0) std::this_thread::yield();
+  a.end();
+  CHECK_THROWS_AS(runs.get_future().get(), error);
+  CHECK_THROWS_AS(waits.get_future().get(), error);
+}
