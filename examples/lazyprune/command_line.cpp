@@ -751,6 +751,14 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   add_context(command, flags->context, common_group);
   add_number(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 4096},
              "Answers that are generated together (default: 16)");
+  command
+      .add_option_function<std::string>(
+          "--cache-memory",
+          [flags](const std::string& text) {
+            flags->cache_mebibytes = number_range<std::size_t>{0, 1u << 30}.read("--cache-memory", text);
+          },
+          "MiB for beginnings of prompts, which later prompts need not read again; 0: none (default: a quarter of the free memory)")
+      ->type_name("N");
   add_number(command, "--queue", flags->queue, number_range<std::size_t>{1, 1u << 20},
              "Answers that may wait; further requests get status 429 (default: 64)")
       ->group(server_group);

@@ -110,11 +110,7 @@ class serving {
     if (!flags_.force_memory) check_memory(forecast, flags_.backend);
     engine_ = load_engine(flags_.backend, model_);
     kv_token_ = engine_->kv_row_bytes() * engine_->config().layers;
-    const auto room = available_memory();
-    scheduler_.emplace(*engine_, scheduler_limits{.waiting = flags_.queue,
-                                                  .together = flags_.sequences,
-                                                  .bytes = room && !flags_.force_memory ? static_cast<std::size_t>(*room - *room / 10)
-                                                                                        : std::numeric_limits<std::size_t>::max()});
+    scheduler_.emplace(*engine_, limits());
     std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server.port() << std::endl;
     server.run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
     scheduler_.reset();
@@ -122,6 +118,23 @@ class serving {
   }
 
  private:
+  /// The memory that is free after loading is for the cache and, but for a tenth, for the sequences.
+  scheduler_limits limits() const {
+    constexpr std::size_t unknown = std::size_t{1} << 30;
+    const auto free = available_memory();
+    scheduler_limits limits{.waiting = flags_.queue, .together = flags_.sequences};
+    limits.cache_bytes = flags_.cache_mebibytes ? *flags_.cache_mebibytes << 20 : static_cast<std::size_t>(free.value_or(4 * unknown)) / 4;
+    limits.bytes = std::numeric_limits<std::size_t>::max();
+    if (free && !flags_.force_memory) {
+      const auto usable = static_cast<std::size_t>(*free - *free / 10);
+      if (limits.cache_bytes >= usable)
+        throw error("--cache-memory", "", "less than the " + std::to_string(usable >> 20) + " MiB that are free for caches and sequences",
+                    std::to_string(limits.cache_bytes >> 20), error_code::no_memory);
+      limits.bytes = usable - limits.cache_bytes;
+    }
+    return limits;
+  }
+
   void answer(http_request request, const http_reply& reply) {
     const auto is = [&](std::string_view method, std::string_view path) { return request.method == method && request.path == path; };
     if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
@@ -166,12 +179,15 @@ class serving {
     add("answers_cancelled_total", "counter", "Answers whose client left.", now.cancelled);
     add("answers_refused_total", "counter", "Answers refused because the queue or the memory was full.", now.refused);
     add("prompt_tokens_total", "counter", "Prompt tokens of ended answers.", now.prompt_tokens);
+    add("cached_tokens_total", "counter", "Prompt tokens whose rows below the first pruning were kept from earlier prompts.",
+        now.cached_tokens);
     add("generated_tokens_total", "counter", "Generated tokens of ended answers.", now.generated_tokens);
     add("rows_total", "counter", "Rows computed for ended answers. A row is one token in one layer.", now.rows);
     add("dense_rows_total", "counter", "Rows that the dense model would have computed for them.", now.dense_rows);
     add("answers_running", "gauge", "Answers in the batch.", now.running);
     add("answers_waiting", "gauge", "Answers that wait.", now.waiting);
     add("sequence_bytes", "gauge", "Memory counted for the sequences in the batch.", now.bytes);
+    add("cache_bytes", "gauge", "Memory of the kept beginnings of prompts.", now.cache_bytes);
     add("connections", "gauge", "Open connections.", server_->connections());
     return text;
   }
@@ -279,7 +295,7 @@ class serving {
       answer->listen(i, options);
       choices.push_back({session_for(asked, prompt.kept_first), prompt.ids, std::move(options),
                          kv_token_ * (prompt.ids.size() + options.max_new),
-                         [answer, i](const generation& result) { answer->ended(i, result); },
+                         [answer, i](const ended_answer& result) { answer->ended(i, result); },
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
     }
     const auto tickets = scheduler_->add(std::move(choices));

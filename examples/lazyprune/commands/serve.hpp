@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "commands/flags.hpp"
@@ -30,6 +31,7 @@ struct serve_flags {
   std::size_t sequences = 16;  // answers that are generated together
   std::size_t queue = 64;      // answers that wait
   std::chrono::seconds drain{30};
+  std::optional<std::size_t> cache_mebibytes{};  // for beginnings of prompts; none: a quarter of the free memory
   bool force_memory = false;
 };
 

@@ -92,12 +92,14 @@ class conversation {
 
 /// An answer that an answer_batch has ended.
 struct ended_answer {
-  std::size_t number;  // what `add` returned
-  generation result;
-  std::exception_ptr fault;  // set if a step of this answer or one of its callbacks threw
+  std::size_t number;         // what `add` returned
+  generation result;          // its cost leaves out the cached tokens' rows, but `dense_rows` and `share_prompt` cover the whole prompt
+  std::size_t cached_tokens;  // tokens of the prompt whose rows below the first pruning came from an earlier prompt
+  std::exception_ptr fault;   // set if a step of this answer or one of its callbacks threw
 };
 
-/// Answers that are generated together, and that come and go between steps (lazyprune::continuous_batch). It must not outlive the engine.
+/// Answers that are generated together, and that come and go between steps (lazyprune::continuous_batch). Beginnings of their prompts are
+/// kept for later prompts (lazyprune::prefix_cache). It must not outlive the engine.
 class answer_batch {
  public:
   virtual ~answer_batch() = default;
@@ -112,7 +114,9 @@ class answer_batch {
   virtual std::size_t generating() const = 0;
   /// The tokens of prompts that steps have still to read.
   virtual std::size_t unread() const = 0;
-  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts. Returns the answers that have ended.
+  /// The memory of the kept beginnings.
+  virtual std::size_t cache_bytes() const = 0;
+  /// Runs one step, which reads about `prompt_tokens` tokens of prompts at most. Returns the answers that have ended.
   virtual std::vector<ended_answer> step(std::size_t prompt_tokens) = 0;
 };
 
@@ -131,8 +135,8 @@ class engine {
   virtual std::unique_ptr<prompt_prefix> read(any_session session, std::span<const token_id> tokens, const generation_options& options) = 0;
   /// Begins a conversation, without any turn yet.
   virtual std::unique_ptr<conversation> begin(any_session session) = 0;
-  /// Begins a batch without any answer yet.
-  virtual std::unique_ptr<answer_batch> begin_batch() = 0;
+  /// Begins a batch without any answer yet, which keeps at most `cache_bytes` of beginnings.
+  virtual std::unique_ptr<answer_batch> begin_batch(std::size_t cache_bytes) = 0;
   /// Generates in one new sequence per prompt, one batch per step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                                       const std::function<void(step_section)>& wait = {}) = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include <lazyprune/model/continuous_batch.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/prefix_cache.hpp>
 #include <lazyprune/policy/presets.hpp>
 
 #include "engine/batch_run.hpp"
@@ -103,27 +105,55 @@ class growing_sequence final : public conversation {
 template <tensor_backend Backend>
 class growing_batch final : public answer_batch {
  public:
-  growing_batch(const model<Backend>& net, const execution& how) : net_(net), backend_(how), work_(net, backend_), batch_(work_) {}
+  growing_batch(const model<Backend>& net, const execution& how, std::size_t cache_bytes)
+      : net_(net),
+        backend_(how),
+        work_(net, backend_),
+        cache_(cache_bytes),
+        batch_(work_, {.question_tokens = cache_bytes > 0 ? question_tokens : 0,
+                       .before_question = [this](const sequence<Backend>& seq) { cache_.keep(seq); }}) {}
 
   std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) override {
-    return batch_.add(sequence<Backend>(net_, std::move(session)), std::move(prompt), std::move(options));
+    sequence<Backend> seq = cache_.begin(net_, std::move(session), prompt, std::max(options.expected, prompt.size() + options.max_new));
+    const beginning from{prompt.size(), seq.known(), seq.session().stats()};
+    prompt.erase(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(from.cached));
+    const std::size_t number = batch_.add(std::move(seq), std::move(prompt), std::move(options));
+    begun_.emplace(number, from);
+    return number;
   }
   void stop(std::size_t number) override { batch_.stop(number); }
   std::size_t size() const override { return batch_.size(); }
   std::size_t generating() const override { return batch_.generating(); }
   std::size_t unread() const override { return batch_.unread(); }
+  std::size_t cache_bytes() const override { return cache_.bytes(); }
   std::vector<ended_answer> step(std::size_t prompt_tokens) override {
     std::vector<ended_answer> ended;
-    for (ended_sequence<Backend>& each : batch_.step(prompt_tokens))
-      ended.push_back({each.number, std::move(each.result), each.fault});
+    for (ended_sequence<Backend>& each : batch_.step(prompt_tokens)) {
+      const beginning from = begun_.extract(each.number).mapped();
+      each.result.cost.rows -= from.cost.rows;
+      each.result.cost.steps -= from.cost.steps;
+      if (each.seq.known() > from.cached)
+        each.result.share_prompt = share_computed(each.seq.session().tokens(), 0, from.prompt, each.seq.session().layers());
+      ended.push_back({each.number, std::move(each.result), from.cached, each.fault});
+    }
     return ended;
   }
 
  private:
+  /// A prompt that is not short ends with a piece of this many tokens, so that the cache keeps what is before it.
+  static constexpr std::size_t question_tokens = 64;
+
+  struct beginning {
+    std::size_t prompt, cached;  // tokens
+    statistics cost;             // of the cached tokens
+  };
+
   const model<Backend>& net_;
   Backend backend_;
   workspace<Backend> work_;
+  prefix_cache<Backend> cache_;
   continuous_batch<Backend> batch_;
+  std::map<std::size_t, beginning> begun_;
 };
 
 /// Implements all functions as the reference backend needs them. The engines of cpu and cuda override those in which they differ.
@@ -173,7 +203,9 @@ class loaded_engine : public engine {
   std::unique_ptr<conversation> begin(any_session session) override {
     return std::make_unique<growing_sequence<Backend>>(model_, how_, std::move(session));
   }
-  std::unique_ptr<answer_batch> begin_batch() override { return std::make_unique<growing_batch<Backend>>(model_, how_); }
+  std::unique_ptr<answer_batch> begin_batch(std::size_t cache_bytes) override {
+    return std::make_unique<growing_batch<Backend>>(model_, how_, cache_bytes);
+  }
   batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                               const std::function<void(step_section)>& wait) override {
     Backend backend(how_);

@@ -161,13 +161,12 @@ void completion_answer::send_text(choice& from) {
   reply_.event(dumped(event));
 }
 
-void completion_answer::ended(std::size_t which, const generation& result) {
+void completion_answer::ended(std::size_t which, const ended_answer& answer) {
   choice& of = choices_[which];
   of.text.feed(of.decoder.flush());
   of.text.flush();
-  of.reason = result.reason == finish_reason::length ? "length" : "stop";
-  results_.push_back(result);
-  results_.back().trace.clear();
+  of.reason = answer.result.reason == finish_reason::length ? "length" : "stop";
+  results_.push_back(answer);
   if (request_.stream) send_text(of);
   if (results_.size() == choices_.size()) finish();
 }
@@ -189,9 +188,11 @@ void completion_answer::failed(std::exception_ptr fault) {
 }
 
 json completion_answer::usage() const {
-  std::size_t generated = 0, rows = 0, dense_rows = 0, revived = 0;
+  std::size_t generated = 0, cached = prompt_.size(), rows = 0, dense_rows = 0, revived = 0;
   double share = 0, first = 0;
-  for (const generation& each : results_) {
+  for (const ended_answer& answer : results_) {
+    const generation& each = answer.result;
+    cached = std::min(cached, answer.cached_tokens);
     generated += each.tokens.size();
     rows += each.cost.rows;
     dense_rows += each.cost.dense_rows;
@@ -203,7 +204,7 @@ json completion_answer::usage() const {
       {"prompt_tokens", prompt_.size()},
       {"completion_tokens", generated},
       {"total_tokens", prompt_.size() + generated},
-      {"prompt_tokens_details", {{"cached_tokens", 0}}},
+      {"prompt_tokens_details", {{"cached_tokens", cached}}},
       {"pruning",
        {{"rows", rows}, {"dense_rows", dense_rows}, {"share_of_prompt", share}, {"revived", revived}, {"seconds_to_first_token", first}}}};
 }

@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/engine.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/http_server.hpp"
 #include "terminal/text_stream.hpp"
@@ -52,7 +53,7 @@ class completion_answer {
   /// Sets the callbacks with which a choice is generated. This object must outlive the generation.
   void listen(std::size_t choice, generation_options& options);
 
-  void ended(std::size_t choice, const generation& result);
+  void ended(std::size_t choice, const ended_answer& answer);
   void failed(std::exception_ptr fault);
 
  private:
@@ -88,7 +89,7 @@ class completion_answer {
   token_decoder after_prompt_;
   http_reply reply_;
   std::deque<choice> choices_;
-  std::vector<generation> results_;  // without traces: of the choices that have ended
+  std::vector<ended_answer> results_;  // of the choices that have ended
   bool begun_ = false, over_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace lazyprune {
 namespace program {
 
 scheduler::scheduler(lazyprune::program::engine& engine, scheduler_limits limits)
-    : engine_(engine), limits_(limits), batch_(engine.begin_batch()), thread_([this] { work(); }) {}
+    : engine_(engine), limits_(limits), batch_(engine.begin_batch(limits.cache_bytes)), thread_([this] { work(); }) {}
 
 scheduler::~scheduler() {
   {
@@ -71,7 +71,7 @@ void scheduler::work() {
       step();
     } catch (...) {  // no memory for the batch's own lists
       fail_all(std::current_exception());
-      batch_ = engine_.begin_batch();
+      batch_ = engine_.begin_batch(limits_.cache_bytes);
     }
   }
   const auto ending =
@@ -155,19 +155,21 @@ void scheduler::step() {
       if (each.fault)
         done.what.failed(each.fault);
       else
-        done.what.ended(each.result);
+        done.what.ended(each);
     }
     const std::lock_guard lock(mutex_);
     counts_.bytes -= done.what.bytes;
     if (done.cancelled) continue;
     ++(each.fault ? counts_.failed : counts_.ended);
     counts_.prompt_tokens += done.what.prompt.size();
+    counts_.cached_tokens += each.cached_tokens;
     counts_.generated_tokens += each.result.tokens.size();
     counts_.rows += each.result.cost.rows;
     counts_.dense_rows += each.result.cost.dense_rows;
   }
   const std::lock_guard lock(mutex_);
   ++counts_.steps;
+  counts_.cache_bytes = batch_->cache_bytes();
   counts_.running = running_.size();
 }
 

@@ -28,8 +28,8 @@ struct scheduled_answer {
   any_session session;
   std::vector<token_id> prompt;
   generation_options options;
-  std::size_t bytes;                             // the memory of its sequence at its longest
-  std::function<void(const generation&)> ended;  // called once, unless `failed` is
+  std::size_t bytes;                               // the memory of its sequence at its longest
+  std::function<void(const ended_answer&)> ended;  // called once, unless `failed` is
   std::function<void(std::exception_ptr)> failed;
 };
 
@@ -37,6 +37,7 @@ struct scheduler_limits {
   std::size_t waiting = 64;         // most answers that wait for others to end
   std::size_t together = 16;        // most answers in a step
   std::size_t bytes = 0;            // most memory of all sequences together
+  std::size_t cache_bytes = 0;      // most memory of kept beginnings (answer_batch)
   std::size_t prompt_tokens = 512;  // most prompt tokens in a step
   double longest_step = 2.5;        // a step that also reads prompts takes at most about this many times as long as one that does not
 };
@@ -44,9 +45,9 @@ struct scheduler_limits {
 /// What a scheduler has done so far, and does now.
 struct scheduler_counts {
   std::size_t steps = 0, ended = 0, failed = 0, cancelled = 0, refused = 0;
-  std::size_t prompt_tokens = 0, generated_tokens = 0;  // of ended answers
-  std::size_t rows = 0, dense_rows = 0;                 // of ended answers: rows computed, and rows of the dense model
-  std::size_t running = 0, waiting = 0, bytes = 0;      // now
+  std::size_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // of ended answers; cached ones are among the prompt tokens
+  std::size_t rows = 0, dense_rows = 0;                                    // of ended answers: rows computed, and rows of the dense model
+  std::size_t running = 0, waiting = 0, bytes = 0, cache_bytes = 0;        // now
 };
 
 class scheduler {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
@@ -33,10 +34,19 @@ struct ended_sequence {
 template <tensor_backend Backend>
 class continuous_batch {
  public:
-  /// The least number of prompt tokens that a step can be asked to read: a prompt's last piece must not be shorter.
+  /// The least number of prompt tokens that a step can be asked to read, because no piece of a longer prompt is shorter.
   static constexpr std::size_t least_prompt_tokens = detail::least_last_piece;
 
-  explicit continuous_batch(workspace<Backend>& work) : work_(work) {}
+  struct batch_options {
+    /// If a prompt has at least twice this many tokens left, its last piece has only this many. So `before_question` gets a sequence that
+    /// has read nearly the whole prompt. 0: a last piece may be as long as a step reads.
+    std::size_t question_tokens = 0;
+    /// Called before the step with the last piece of a prompt, if pieces before it were read. Until then, the sequence has read chunks
+    /// only, so forks under other policies can go on with it (sequence::fork).
+    std::function<void(const sequence<Backend>&)> before_question{};
+  };
+
+  explicit continuous_batch(workspace<Backend>& work, batch_options options = {}) : work_(work), options_(std::move(options)) {}
 
   /// Adds a sequence, which may have earlier turns, with its next prompt. Returns a number by which to name it. Throws what `generate`
   /// throws for this prompt and these options, and then adds nothing. `prefill_seconds` of the result count from this call.
@@ -73,9 +83,10 @@ class continuous_batch {
     return static_cast<std::size_t>(std::ranges::count_if(members_, [](const member& m) { return m.generates(); }));
   }
 
-  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, at least `least_prompt_tokens`. Returns the sequences that have
-  /// ended, and those that were stopped. If the step throws, it is abandoned, and each of its sequences takes it alone. So a sequence whose
-  /// step fails leaves with its fault, and the others go on. An observer that stops a step ends all sequences of this step.
+  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if a prompt then ends. `prompt_tokens` counts
+  /// as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that were stopped. If the step throws, it is
+  /// abandoned, and each of its sequences takes it alone. So a sequence whose step fails leaves with its fault, and the others go on. An
+  /// observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     const std::vector<part> parts = next_parts(std::max(prompt_tokens, least_prompt_tokens));
     in_one_team(work_.backend(), [&] { run(parts); });
@@ -105,10 +116,11 @@ class continuous_batch {
     std::optional<step_observers> in_prompt{};
     std::span<const token_id> unread{};  // the end of the prompt; empty after the prompt was read
     typename clock::time_point added = clock::now();
+    std::size_t before;  // the tokens of earlier turns
     std::exception_ptr fault{};
 
     member(workspace<Backend>& work, std::size_t n, sequence<Backend> s, std::vector<token_id> p, generation_options o)
-        : number(n), seq(std::move(s)), prompt(std::move(p)), options(std::move(o)), run(work, seq, options) {}
+        : number(n), seq(std::move(s)), prompt(std::move(p)), options(std::move(o)), run(work, seq, options), before(seq.known()) {}
 
     void enter(workspace<Backend>& work) {
       run.check(prompt);
@@ -145,16 +157,21 @@ class continuous_batch {
       if (m.generates()) {
         parts.push_back({&m, m.run.next()});
       } else if (m.stays()) {
-        const std::size_t count = detail::piece_of(m.unread.size(), prompt_tokens);
-        prompt_tokens -= count;
-        if (count == 0) {
-          prompt_tokens = 0;  // later prompts wait for this one
-          continue;
-        }
+        if (prompt_tokens < least_prompt_tokens) continue;  // this prompt waits for those before it
+        const std::size_t count = piece_of(m.unread.size(), prompt_tokens);
+        prompt_tokens -= std::min(count, prompt_tokens);
+        if (count == m.unread.size() && m.seq.known() > m.before && options_.before_question) options_.before_question(m.seq);
         parts.push_back({&m, {m.seq, m.unread.first(count), phase::prefill, count == m.unread.size() ? 1u : 0u, &*m.in_prompt}});
       }
     }
     return parts;
+  }
+
+  /// The number of the next `unread` tokens of a prompt that a step reads.
+  std::size_t piece_of(std::size_t unread, std::size_t most) const {
+    const std::size_t question = options_.question_tokens;
+    const std::size_t count = detail::piece_of(unread, most);
+    return question > 0 && count == unread && unread >= 2 * question ? unread - question : count;
   }
 
   void run(std::span<const part> parts) {
@@ -197,6 +214,7 @@ class continuous_batch {
   }
 
   workspace<Backend>& work_;
+  batch_options options_;
   std::list<member> members_;  // a list, because observers point into a member
   std::size_t next_ = 0;
 };

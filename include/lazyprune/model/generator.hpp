@@ -57,17 +57,14 @@ inline void check_speculation(const any_session& session, const generation_optio
 /// keys differently and add in another order.
 inline constexpr std::size_t least_last_piece = 3;
 
-/// Returns how many of the next `unread` tokens of a prompt to read, at most `most`, so that the last piece is long enough.
-constexpr std::size_t piece_of(std::size_t unread, std::size_t most) {
-  if (unread <= most) return unread;
-  return unread - most >= least_last_piece ? most : unread - std::min(unread, least_last_piece);
-}
+/// Returns how many of the next `unread` tokens of a prompt to read. They are `most`, or all if the last piece would be too short.
+constexpr std::size_t piece_of(std::size_t unread, std::size_t most) { return unread < most + least_last_piece ? unread : most; }
 
 /// Reads a prompt in chunks, and leaves the last piece unread in `prompt`. Returns false if the observer stopped a chunk.
 template <tensor_backend Backend>
 bool read_pieces(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id>& prompt, std::size_t chunk,
                  step_observer* observer) {
-  for (; chunk > 0 && prompt.size() >= chunk + least_last_piece; prompt = prompt.subspan(chunk)) {
+  for (; chunk > 0 && piece_of(prompt.size(), chunk) < prompt.size(); prompt = prompt.subspan(chunk)) {
     const sequence_step<Backend> step{seq, prompt.first(chunk), phase::prefill, 0, observer};
     if (!forward(work, step)) return false;
   }

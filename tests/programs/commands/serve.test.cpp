@@ -115,7 +115,7 @@ TEST_CASE("an answer is the one that `run` gives, and SIGTERM ends the server wi
 }
 
 TEST_CASE("a long prompt is pruned by the model's known stages, or as the request says") {
-  served server;
+  served server({"--cache-memory", "0"});
   const std::string text = words(700);
   const auto ask = [&](const json& pruning) {
     json body{{"prompt", text}, {"max_tokens", 4}, {"temperature", 0}};
@@ -234,6 +234,36 @@ TEST_CASE("chats go through the template; what comes before the last user's text
   for (const std::string& event : events)
     if (event != "[DONE]") text += json::parse(event)["choices"][0]["delta"].value("content", "");
   CHECK(text == answer["choices"][0]["message"]["content"]);
+}
+
+TEST_CASE(
+    "the document of a second question is not read again below the first pruning, and the answer is that of a server without a cache") {
+  const temporary_folder folder;
+  const std::string words_of_chat = plain_template(folder);
+  served caches({"--chat-template-file", words_of_chat}), forgets({"--chat-template-file", words_of_chat, "--cache-memory", "0"});
+  const auto ask = [](const served& server, const std::string& question, const json& pruning) {
+    json body{
+        {"messages", json::array({{{"role", "user"}, {"content", words(700) + " " + question}}})}, {"max_tokens", 4}, {"temperature", 0}};
+    if (!pruning.is_null()) body["pruning"] = pruning;
+    return server.chat(body);
+  };
+  const auto cached = [](const json& answer) { return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<std::size_t>(); };
+  const auto rows = [](const json& answer) { return answer["usage"]["pruning"]["rows"].get<std::size_t>(); };
+  for (const json& pruning : {json(), json(false)}) {
+    CAPTURE(pruning.dump());
+    const json first = ask(caches, "the council", pruning), second = ask(caches, "the old quarries", pruning);
+    const json alone = ask(forgets, "the old quarries", pruning);
+    CHECK(second["choices"] == alone["choices"]);
+    CHECK(cached(alone) == 0);
+    CHECK(cached(second) > 600);
+    CHECK(rows(second) < rows(alone));
+    CHECK(second["usage"]["pruning"]["dense_rows"] == alone["usage"]["pruning"]["dense_rows"]);
+    CHECK(second["usage"]["pruning"]["share_of_prompt"] == alone["usage"]["pruning"]["share_of_prompt"]);
+    CHECK((cached(first) == 0) == pruning.is_null());  // the dense model goes on from what the pruned one has read
+  }
+  CHECK(caches.metric("cache_bytes") > 0);
+  CHECK(caches.metric("cached_tokens_total") > 1200);
+  CHECK(forgets.metric("cache_bytes") == 0);
 }
 
 TEST_CASE("answers of many clients at once are the same as one after another") {

@@ -75,35 +75,35 @@ TEST_CASE("the text parts of a message become one text") {
 
 TEST_CASE("a field that is wrong or not supported is an error that names the field") {
   using wrong = std::pair<std::string, std::string>;
-  for (const auto& [more, place] : std::vector<wrong>{{R"(,"temperature":3)", "temperature"},
-                                                      {R"(,"temperature":"warm")", "temperature"},
-                                                      {R"(,"max_tokens":0)", "max_tokens"},
-                                                      {R"(,"max_tokens":1.5)", "max_tokens"},
-                                                      {R"(,"max_tokens":-1)", "max_tokens"},
-                                                      {R"(,"n":17)", "n"},
-                                                      {R"(,"stop":"")", "stop"},
-                                                      {R"(,"stop":[3])", "stop"},
-                                                      {R"(,"stream":1)", "stream"},
-                                                      {R"(,"stream_options":{})", "stream_options"},
-                                                      {R"(,"stream":true,"stream_options":{"x":1})", "stream_options.x"},
-                                                      {R"(,"top_logprobs":2)", "top_logprobs"},
-                                                      {R"(,"pruning":3)", "pruning"},
-                                                      {R"(,"pruning":{"share":0.5})", "pruning.share"},
-                                                      {R"(,"model":3)", "model"},
-                                                      {R"(,"seed":-3)", "seed"}}) {
-    CAPTURE(more);
-    const auto fault = error_of([&, &text = more] { chat_with(text); });
-    CHECK(fault.where == "request: " + place);
+  for (const wrong& each : std::vector<wrong>{{R"(,"temperature":3)", "temperature"},
+                                              {R"(,"temperature":"warm")", "temperature"},
+                                              {R"(,"max_tokens":0)", "max_tokens"},
+                                              {R"(,"max_tokens":1.5)", "max_tokens"},
+                                              {R"(,"max_tokens":-1)", "max_tokens"},
+                                              {R"(,"n":17)", "n"},
+                                              {R"(,"stop":"")", "stop"},
+                                              {R"(,"stop":[3])", "stop"},
+                                              {R"(,"stream":1)", "stream"},
+                                              {R"(,"stream_options":{})", "stream_options"},
+                                              {R"(,"stream":true,"stream_options":{"x":1})", "stream_options.x"},
+                                              {R"(,"top_logprobs":2)", "top_logprobs"},
+                                              {R"(,"pruning":3)", "pruning"},
+                                              {R"(,"pruning":{"share":0.5})", "pruning.share"},
+                                              {R"(,"model":3)", "model"},
+                                              {R"(,"seed":-3)", "seed"}}) {
+    CAPTURE(each.first);
+    const auto fault = error_of([&] { chat_with(each.first); });
+    CHECK(fault.where == "request: " + each.second);
     CHECK((fault.code == error_code::bad_input || fault.code == error_code::unsupported));
   }
-  for (const auto& [more, place] : std::vector<wrong>{{R"(,"frequency_penalty":0.5)", "frequency_penalty"},
-                                                      {R"(,"tools":[{"type":"function"}])", "tools"},
-                                                      {R"(,"response_format":{"type":"json_object"})", "response_format"},
-                                                      {R"(,"logit_bias":{"3":1})", "logit_bias"},
-                                                      {R"(,"no_such_field":1)", "no_such_field"}}) {
-    CAPTURE(more);
-    const auto fault = error_of([&, &text = more] { chat_with(text); });
-    CHECK(fault.where == "request: " + place);
+  for (const wrong& each : std::vector<wrong>{{R"(,"frequency_penalty":0.5)", "frequency_penalty"},
+                                              {R"(,"tools":[{"type":"function"}])", "tools"},
+                                              {R"(,"response_format":{"type":"json_object"})", "response_format"},
+                                              {R"(,"logit_bias":{"3":1})", "logit_bias"},
+                                              {R"(,"no_such_field":1)", "no_such_field"}}) {
+    CAPTURE(each.first);
+    const auto fault = error_of([&] { chat_with(each.first); });
+    CHECK(fault.where == "request: " + each.second);
     CHECK(fault.code == error_code::unsupported);
   }
   CHECK_NOTHROW(

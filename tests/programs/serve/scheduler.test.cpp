@@ -27,7 +27,7 @@ class asking {
  public:
   explicit asking(scheduler_limits limits = roomy()) : scheduler_(std::make_unique<scheduler>(*pocket_.model, limits)) {}
 
-  static scheduler_limits roomy() { return {.bytes = std::size_t{1} << 40}; }
+  static scheduler_limits roomy() { return {.bytes = std::size_t{1} << 40, .cache_bytes = std::size_t{1} << 30}; }
 
   scheduler& what() { return *scheduler_; }
   void end() { scheduler_.reset(); }
@@ -40,7 +40,7 @@ class asking {
             std::vector<token_id>(pocket_.tokens.begin(), pocket_.tokens.begin() + static_cast<std::ptrdiff_t>(tokens)),
             std::move(options),
             100,
-            [&to](const generation& result) { to.set_value(result.tokens); },
+            [&to](const ended_answer& answer) { to.set_value(answer.result.tokens); },
             [&to](std::exception_ptr fault) { to.set_exception(fault); }};
   }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// A prefix cache: keeps beginnings of prompts that were read, so that later prompts with the same beginning need not read it again.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/sequence.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Sequences that have read only chunks, the last used one first. A chunk computes the layers before the first that may prune, whose rows
+/// do not depend on the question. So a kept beginning serves other questions, and policies whose chunks compute as many layers or more.
+/// Each kept sequence counts with all its memory, though forks share memory until they write to it.
+template <tensor_backend Backend>
+class prefix_cache {
+ public:
+  /// Keeps sequences of at most `most_bytes` together; 0: none.
+  explicit prefix_cache(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  /// Returns a sequence under this session that has read as much of the prompt's beginning as is kept, perhaps nothing. It leaves the
+  /// prompt's last piece to be read, so that the answer has the same bits as without the cache. `expected`: see sequence::expect. The
+  /// session must have no tokens.
+  sequence<Backend> begin(const model<Backend>& net, any_session session, std::span<const token_id> prompt, std::size_t expected) {
+    const layer_id depth = session.chunk_layers(phase::prefill);
+    const rope_kind rope = rope_kind_for(net.config, expected);
+    const std::size_t end = prompt.size() - std::min(prompt.size(), detail::least_last_piece);
+    auto best = kept_.end();
+    std::size_t saved = 0, shared = 0;
+    for (auto at = kept_.begin(); at != kept_.end(); ++at) {
+      if (at->depth > depth || at->seq.rope() != rope) continue;
+      const std::size_t common = std::min(common_tokens(at->seq.tokens(), prompt), end);
+      if (common * at->depth <= saved) continue;
+      saved = common * at->depth;
+      shared = common;
+      best = at;
+    }
+    if (best == kept_.end()) return sequence<Backend>(net, std::move(session));
+    kept_.splice(kept_.begin(), kept_, best);
+    sequence<Backend> seq = best->seq.fork(std::move(session));
+    seq.truncate(shared);
+    return seq;
+  }
+
+  /// Keeps a fork of this sequence, which has read only chunks. Sequences that it continues are dropped, because they serve no prompt
+  /// better. Then the least recently used ones are dropped until the rest fits.
+  void keep(const sequence<Backend>& seq) {
+    const layer_id depth = seq.session().chunk_layers(phase::prefill);
+    const std::size_t size = seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
+    if (size > most_bytes_ || depth == 0) return;
+    for (auto at = kept_.begin(); at != kept_.end(); ++at) {
+      if (at->depth != depth || at->seq.rope() != seq.rope()) continue;
+      const std::size_t common = common_tokens(at->seq.tokens(), seq.tokens());
+      if (common == seq.known()) {  // it is kept already
+        kept_.splice(kept_.begin(), kept_, at);
+        return;
+      }
+      if (common == at->seq.known()) {
+        bytes_ -= at->bytes;
+        kept_.erase(at);
+        break;  // no other one is continued by this: it would be continued by the erased one, too
+      }
+    }
+    kept_.push_front({seq.fork(), depth, size});
+    bytes_ += size;
+    while (bytes_ > most_bytes_) {
+      bytes_ -= kept_.back().bytes;
+      kept_.pop_back();
+    }
+  }
+
+  std::size_t size() const { return kept_.size(); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct entry {
+    sequence<Backend> seq;
+    layer_id depth;  // the layers that were computed
+    std::size_t bytes;
+  };
+
+  static std::size_t common_tokens(std::span<const token_id> a, std::span<const token_id> b) {
+    return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  }
+
+  std::list<entry> kept_{};
+  std::size_t most_bytes_, bytes_ = 0;
+};
+
+}  // namespace v0
+}  // namespace lazyprune
