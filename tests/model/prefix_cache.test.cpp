@@ -33,7 +33,7 @@ struct cache_bench {
   workspace<Backend> work{net, backend};
   prefix_cache<Backend> cache;
 
-  explicit cache_bench(std::size_t bytes = unbounded) : cache(bytes) {}
+  explicit cache_bench(std::size_t bytes = unbounded, std::size_t question_tokens = 0) : cache(bytes, question_tokens) {}
 
   template <class Policy>
   static any_session session(Policy policy) {
@@ -65,7 +65,7 @@ stages from_layer(layer_id first) { return {{first, 0.5}}; }
 /// the cache must be those of empty sequences, bit for bit. Prompts come in a continuous batch, which fills the cache.
 template <tensor_backend Backend>
 void walk(std::uint64_t seed, std::size_t bytes) {
-  cache_bench<Backend> b(bytes);
+  cache_bench<Backend> b(bytes, 4);
   continuous_batch<Backend> batch(b.work,
                                   {.question_tokens = 4, .before_question = [&](const sequence<Backend>& seq) { b.cache.keep(seq); }});
   std::uint64_t draws = 0;
@@ -141,6 +141,23 @@ TEST_CASE("a kept beginning serves policies whose chunks compute as many layers 
   CHECK(deep.session().tokens().frontier(0) == 4);  // of the two, the one with more layers
 }
 
+TEST_CASE("if the policy's chunks compute more layers than the kept ones, the rest of the prompt has a chunk, which is then kept") {
+  cache_bench<reference<double>> b(unbounded, 4);
+  continuous_batch<reference<double>> batch(b.work, {.question_tokens = 4, .before_question = [&](const auto& seq) { b.cache.keep(seq); }});
+  const std::vector<token_id> document = some_tokens(30), prompt = joined(document, {1, 2, 3, 4});
+  b.cache.keep(b.read(document, lazyllm(from_layer(2))));
+  sequence<reference<double>> seq = b.begin(prompt, dense());
+  CHECK(seq.known() == 26);
+  generation_options options;
+  options.max_new = 1;
+  batch.add(std::move(seq), {prompt.begin() + 26, prompt.end()}, options);
+  while (!batch.empty()) static_cast<void>(batch.step(512));
+  CHECK(b.cache.size() == 2);
+  const sequence<reference<double>> again = b.begin(joined(document, {4, 3, 2, 1}), dense());
+  CHECK(again.known() == 30);
+  CHECK(again.session().tokens().frontier(29) == 4);
+}
+
 TEST_CASE("a longer beginning replaces those that it continues; the least recently used one leaves when there is no room") {
   cache_bench<reference<double>> b;
   const std::vector<token_id> document = some_tokens(60);
@@ -162,7 +179,7 @@ TEST_CASE("a longer beginning replaces those that it continues; the least recent
     return tokens;
   };
   const auto finds = [&](token_id with) { return small.begin(joined(beginning(with), {1, 2, 3}), dense()).known() > 0; };
-  for (const token_id with : {1, 2}) small.cache.keep(small.read(beginning(with), dense()));
+  for (const token_id with : {1u, 2u}) small.cache.keep(small.read(beginning(with), dense()));
   CHECK(small.cache.size() == 2);
   CHECK(finds(1));
   small.cache.keep(small.read(beginning(3), dense()));

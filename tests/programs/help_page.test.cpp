@@ -70,6 +70,10 @@ const std::map<std::string, std::string> options{
      "--minutes --out --resume" +
          computing + asking},
     {"inspect", "--model --no-mmap --ctx-size --json " + pruning},
+    {"serve",
+     "--model --host --port --api-key-file --n-predict --predict --ctx-size --sequences --cache-memory --queue --connections "
+     "--most-body --drain --force-memory --chat-template-file --template-var " +
+         pruning + computing},
     {"tokenize",
      "--model --prompt --file --ids --messages --chat-template-file --template-var --jsonl --no-special --no-parse-special "
      "--json"},

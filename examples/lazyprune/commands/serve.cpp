@@ -27,6 +27,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/line_reader.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
+#include <lazyprune/text/jinja/json_reader.hpp>
 #include <lazyprune/version.hpp>
 
 namespace lazyprune {
@@ -214,10 +215,11 @@ class serving {
 
   /// Puts a chat into the model's template. The tokens before the last user's text are never pruned: the template's, the system's, and
   /// earlier turns.
-  prompt_tokens chat_ids(const std::string& messages) const {
+  prompt_tokens chat_ids(const std::string& messages, const std::string& tools = {}) const {
     if (!chat_->get()) throw error("request", "messages", "a model with a chat template", "none in " + model_.path().string());
     chat_request request;
     request.set_messages(messages, "messages");
+    if (!tools.empty()) request.set("tools", jinja::read_json(tools, "tools", chat_request::most_bytes));
     request.set_add_generation_prompt(true);
     const rendered_chat chat = chat_->get()->render(request);
     prompt_tokens prompt{tokens_.encode(chat.runs(), chat.template_words())};
@@ -265,7 +267,7 @@ class serving {
     const completion_request asked = read_completion_request(body, chat);
     prompt_tokens prompt;
     if (chat)
-      prompt = chat_ids(asked.messages);
+      prompt = chat_ids(asked.messages, asked.tools);
     else if (asked.prompt)
       prompt.ids = tokens_.encode(*asked.prompt, special_tokens::spelled_out);
     else

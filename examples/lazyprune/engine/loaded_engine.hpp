@@ -109,7 +109,7 @@ class growing_batch final : public answer_batch {
       : net_(net),
         backend_(how),
         work_(net, backend_),
-        cache_(cache_bytes),
+        cache_(cache_bytes, question_tokens),
         batch_(work_, {.question_tokens = cache_bytes > 0 ? question_tokens : 0,
                        .before_question = [this](const sequence<Backend>& seq) { cache_.keep(seq); }}) {}
 
@@ -131,6 +131,8 @@ class growing_batch final : public answer_batch {
     for (ended_sequence<Backend>& each : batch_.step(prompt_tokens)) {
       const beginning from = begun_.extract(each.number).mapped();
       each.result.cost.rows -= from.cost.rows;
+      each.result.cost.dense_rows -= from.cost.dense_rows;  // it may count tokens that this prompt does not share
+      each.result.cost.dense_rows += from.cached * each.seq.session().layers();
       each.result.cost.steps -= from.cost.steps;
       if (each.seq.known() > from.cached)
         each.result.share_prompt = share_computed(each.seq.session().tokens(), 0, from.prompt, each.seq.session().layers());

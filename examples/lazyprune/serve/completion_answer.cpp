@@ -76,7 +76,7 @@ void completion_answer::listen(std::size_t which, generation_options& options) {
 bool completion_answer::take(choice& into, token_id id) {
   if (request_.top_logprobs) note_logprob(into, id);
   const bool goes_on = into.text.feed(id < tokens_.size() ? into.decoder.push(id) : "");
-  if (request_.stream && !into.unsent.empty()) send_text(into);
+  if (request_.stream && request_.tools.empty() && !into.unsent.empty()) send_text(into);  // a text with a call is known at its end
   return goes_on;
 }
 
@@ -149,12 +149,26 @@ void completion_answer::begin_stream() {
   }
 }
 
+void completion_answer::add_calls(const choice& from, json& to) const {
+  if (from.calls.empty()) return;
+  to["tool_calls"] = json::array();
+  for (std::size_t i = 0; i < from.calls.size(); ++i) {
+    json call = json::object();
+    if (request_.stream) call["index"] = i;
+    call["id"] = "call-" + id_ + '-' + std::to_string(from.index) + '-' + std::to_string(i);
+    call["type"] = "function";
+    call["function"] = {{"name", from.calls[i].name}, {"arguments", from.calls[i].arguments}};
+    to["tool_calls"].push_back(std::move(call));
+  }
+}
+
 void completion_answer::send_text(choice& from) {
   begin_stream();
   std::string text = std::exchange(from.unsent, {});
   json logprobs = logprobs_of(from);
   json content = chat_ ? json{{"content", std::move(text)}} : json(std::move(text));
   if (chat_ && !from.reason.empty() && content["content"].get_ref<const std::string&>().empty()) content = json::object();
+  if (chat_) add_calls(from, content);
   json event =
       envelope(chat_ ? "chat.completion.chunk" : "text_completion", json::array({part(from, std::move(content), std::move(logprobs))}));
   if (request_.stream_usage) event["usage"] = nullptr;
@@ -166,6 +180,12 @@ void completion_answer::ended(std::size_t which, const ended_answer& answer) {
   of.text.feed(of.decoder.flush());
   of.text.flush();
   of.reason = answer.result.reason == finish_reason::length ? "length" : "stop";
+  if (!request_.tools.empty()) {
+    answer_with_calls parsed = read_tool_calls(of.text.text());
+    of.unsent = std::move(parsed.content);
+    of.calls = std::move(parsed.calls);
+    if (!of.calls.empty()) of.reason = "tool_calls";
+  }
   results_.push_back(answer);
   if (request_.stream) send_text(of);
   if (results_.size() == choices_.size()) finish();
@@ -222,7 +242,11 @@ void completion_answer::finish() {
   }
   json parts = json::array();
   for (choice& each : choices_) {
-    json content = chat_ ? json{{"role", "assistant"}, {"content", each.text.text()}} : json(each.text.text());
+    json content = each.calls.empty() ? json(each.text.text()) : each.unsent.empty() ? json() : json(each.unsent);
+    if (chat_) {
+      content = {{"role", "assistant"}, {"content", std::move(content)}};
+      add_calls(each, content);
+    }
     json logprobs = logprobs_of(each);
     parts.push_back(part(each, std::move(content), std::move(logprobs)));
   }

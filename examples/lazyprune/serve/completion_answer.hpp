@@ -18,6 +18,7 @@
 #include "engine/engine.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/http_server.hpp"
+#include "serve/tool_calls.hpp"
 #include "terminal/text_stream.hpp"
 
 #include <lazyprune/core/types.hpp>
@@ -66,13 +67,15 @@ class completion_answer {
     std::string unsent{};                                               // text that no event has yet
     nlohmann::ordered_json logprobs = nlohmann::ordered_json::array();  // of the tokens of that text; of all tokens without a stream
     std::vector<float> logits{};
-    std::string reason{};  // empty until the choice has ended
+    std::vector<tool_call> calls{};  // of an ended choice
+    std::string reason{};            // empty until the choice has ended
   };
 
   bool take(choice& into, token_id id);
   void note_logprob(choice& into, token_id id);
   std::string label(token_id id) const;
   nlohmann::ordered_json logprobs_of(choice& from);
+  void add_calls(const choice& from, nlohmann::ordered_json& to) const;
   void begin_stream();
   void send_text(choice& from);
   nlohmann::ordered_json part(const choice& of, nlohmann::ordered_json delta, nlohmann::ordered_json logprobs) const;

@@ -23,10 +23,10 @@ std::string shown(const json& value) {
   return text;
 }
 
-/// The fields of one JSON object. Fields that nobody took are an error, because no field is ignored.
-class fields {
+/// The fields of one JSON object. Fields that nobody took are an error, because none is ignored.
+class request_fields {
  public:
-  fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+  request_fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object.is_object()) throw error("request", where_, "an object", shown(object));
   }
 
@@ -101,7 +101,7 @@ class fields {
   std::set<std::string> taken_{};
 };
 
-std::vector<std::string> read_stops(fields& from) {
+std::vector<std::string> read_stops(request_fields& from) {
   const json* const value = from.take("stop");
   if (!value) return {};
   const json all = value->is_array() ? *value : json::array({*value});
@@ -115,14 +115,14 @@ std::vector<std::string> read_stops(fields& from) {
 }
 
 /// Reads "pruning": false, or an object with some of the flags of a policy.
-void read_pruning(fields& from, completion_request& into) {
+void read_pruning(request_fields& from, completion_request& into) {
   const json* const value = from.take("pruning");
   if (!value) return;
   if (value->is_boolean()) {
     into.dense = !value->get<bool>();
     return;
   }
-  fields parts(*value, "pruning");
+  request_fields parts(*value, "pruning");
   policy_spec spec;
   if (const auto preset = parts.text("policy")) spec.preset = *preset;
   spec.stages = parts.text("stages");
@@ -133,7 +133,7 @@ void read_pruning(fields& from, completion_request& into) {
 }
 
 /// Joins the parts of a message's content. Only texts are supported.
-json text_of_parts(const fields& from, const std::string& place, const json& parts) {
+json text_of_parts(const request_fields& from, const std::string& place, const json& parts) {
   std::string text;
   for (const json& part : parts) {
     const json type = part.is_object() ? part.value("type", json()) : json();
@@ -145,7 +145,22 @@ json text_of_parts(const fields& from, const std::string& place, const json& par
   return text;
 }
 
-std::string read_messages(fields& from) {
+/// Templates take the arguments of earlier calls as an object. The API has them as a text.
+void parse_arguments(const request_fields& from, const std::string& place, json& message) {
+  if (!message.contains("tool_calls") || message["tool_calls"].is_null()) return;
+  const auto refuse = [&] { from.refuse(place + ".tool_calls", "calls as the API gave them", shown(message["tool_calls"])); };
+  if (!message["tool_calls"].is_array()) refuse();
+  for (json& call : message["tool_calls"]) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) refuse();
+    json& function = call["function"];
+    if (!function.contains("name") || !function["name"].is_string() || !function.contains("arguments")) refuse();
+    json& arguments = function["arguments"];
+    if (arguments.is_string()) arguments = json::parse(arguments.get<std::string>(), nullptr, false);
+    if (!arguments.is_object()) refuse();
+  }
+}
+
+std::string read_messages(request_fields& from) {
   const json* const value = from.take("messages");
   if (!value || !value->is_array() || value->empty()) from.refuse("messages", "a list of messages", value ? shown(*value) : "none");
   json all = *value;
@@ -159,11 +174,28 @@ std::string read_messages(fields& from) {
       message["content"] = text_of_parts(from, place + ".content", message["content"]);
     if (message.contains("content") && !message["content"].is_string() && !message["content"].is_null())
       from.refuse(place + ".content", "a string, a list of parts or null", shown(message["content"]));
+    parse_arguments(from, place, message);
   }
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-void read_prompt(fields& from, completion_request& into) {
+/// Reads the tools that an answer may call. With "tool_choice": "none" it may call none of them.
+std::string read_tools(request_fields& from) {
+  const json* const tools = from.take("tools");
+  const json* const choice = from.take("tool_choice");
+  if (choice && *choice != "auto" && *choice != "none")
+    from.refuse("tool_choice", R"("auto" or "none", because a call cannot be forced)", shown(*choice), error_code::unsupported);
+  if (!tools) return "";
+  if (!tools->is_array()) from.refuse("tools", "a list of tools", shown(*tools));
+  for (const json& tool : *tools) {
+    const bool has_name = tool.is_object() && tool.value("type", json()) == "function" && tool.contains("function") &&
+                          tool["function"].is_object() && tool["function"].value("name", json()).is_string();
+    if (!has_name) from.refuse("tools", R"(tools of the type "function" with a name)", shown(tool));
+  }
+  return tools->empty() || (choice && *choice == "none") ? "" : tools->dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void read_prompt(request_fields& from, completion_request& into) {
   const json* value = from.take("prompt");
   if (value && value->is_array() && value->size() == 1 && !value->front().is_number()) value = &value->front();
   if (value && value->is_string()) {
@@ -179,7 +211,7 @@ void read_prompt(fields& from, completion_request& into) {
   }
 }
 
-void read_logprobs(fields& from, bool chat, completion_request& into) {
+void read_logprobs(request_fields& from, bool chat, completion_request& into) {
   if (chat) {
     const bool wanted = from.flag("logprobs", false);
     const auto top = from.number<std::size_t>("top_logprobs", 0, most_top_logprobs);
@@ -199,7 +231,7 @@ completion_request read_completion_request(std::string_view body, bool chat) {
   } catch (const json::parse_error& fault) {
     throw error("request", "byte " + std::to_string(fault.byte), "JSON", "something else");
   }
-  fields all(parsed, "");
+  request_fields all(parsed, "");
   completion_request request;
   request.model = all.text("model").value_or("");
   if (chat)
@@ -223,7 +255,7 @@ completion_request read_completion_request(std::string_view body, bool chat) {
   request.stream = all.flag("stream", false);
   if (const json* const options = all.take("stream_options")) {
     if (!request.stream) all.refuse("stream_options", R"("stream": true with it)", "none");
-    fields of_stream(*options, "stream_options");
+    request_fields of_stream(*options, "stream_options");
     request.stream_usage = of_stream.flag("include_usage", false);
     of_stream.end();
   }
@@ -233,8 +265,7 @@ completion_request read_completion_request(std::string_view body, bool chat) {
   all.only("logit_bias", json::object());
   if (chat) {
     all.only("response_format", {{"type", "text"}});
-    all.only("tools", json::array());
-    all.only("tool_choice", "none");
+    request.tools = read_tools(all);
     all.only("modalities", {"text"});
     all.for_records({"parallel_tool_calls"});
   } else {

@@ -21,6 +21,7 @@ namespace program {
 struct completion_request {
   std::string model{};
   std::string messages{};                // /v1/chat/completions: a JSON list of messages, each of whose contents is a string or null
+  std::string tools{};                   // a JSON list of tools that the answer may call; empty: none
   std::optional<std::string> prompt{};   // /v1/completions: a text, or
   std::vector<token_id> ids{};           // token ids
   std::optional<std::size_t> predict{};  // most tokens to generate; none: as many as the context has room for

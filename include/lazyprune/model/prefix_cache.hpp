@@ -21,21 +21,24 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class prefix_cache {
  public:
-  /// Keeps sequences of at most `most_bytes` together; 0: none.
-  explicit prefix_cache(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+  /// Keeps sequences of at most `most_bytes` together; 0: none. `question_tokens` is that of the continuous_batch which reads the prompts.
+  explicit prefix_cache(std::size_t most_bytes, std::size_t question_tokens = 0)
+      : most_bytes_(most_bytes), deepened_(2 * question_tokens) {}
 
   /// Returns a sequence under this session that has read as much of the prompt's beginning as is kept, perhaps nothing. It leaves the
-  /// prompt's last piece to be read, so that the answer has the same bits as without the cache. `expected`: see sequence::expect. The
-  /// session must have no tokens.
+  /// prompt's last piece to be read, so that the answer has the same bits as without the cache. If the session's chunks compute more layers
+  /// than the kept ones, it also leaves enough for a chunk. The batch then reads this chunk, which computes these layers, and keeps the
+  /// result. `expected`: see sequence::expect. The session must have no tokens.
   sequence<Backend> begin(const model<Backend>& net, any_session session, std::span<const token_id> prompt, std::size_t expected) {
     const layer_id depth = session.chunk_layers(phase::prefill);
     const rope_kind rope = rope_kind_for(net.config, expected);
-    const std::size_t end = prompt.size() - std::min(prompt.size(), detail::least_last_piece);
+    const auto all_but = [&](std::size_t rest) { return prompt.size() - std::min(prompt.size(), rest); };
     auto best = kept_.end();
     std::size_t saved = 0, shared = 0;
     for (auto at = kept_.begin(); at != kept_.end(); ++at) {
       if (at->depth > depth || at->seq.rope() != rope) continue;
-      const std::size_t common = std::min(common_tokens(at->seq.tokens(), prompt), end);
+      const std::size_t rest = std::max(detail::least_last_piece, at->depth < depth ? deepened_ : 0);
+      const std::size_t common = std::min(common_tokens(at->seq.tokens(), prompt), all_but(rest));
       if (common * at->depth <= saved) continue;
       saved = common * at->depth;
       shared = common;
@@ -90,7 +93,7 @@ class prefix_cache {
   }
 
   std::list<entry> kept_{};
-  std::size_t most_bytes_, bytes_ = 0;
+  std::size_t most_bytes_, deepened_, bytes_ = 0;
 };
 
 }  // namespace v0

@@ -80,8 +80,9 @@ std::vector<std::string> events_of(const std::string& body) {
 /// A template for the bundled model, which has none.
 std::string plain_template(const temporary_folder& folder) {
   const std::string path = folder / "chat.jinja";
-  write_file(path,
-             "{% for m in messages %}{{ m.role }} : {{ m.content }} . {% endfor %}{% if add_generation_prompt %}assistant : {% endif %}");
+  write_file(
+      path,
+      "{% if tools %}{% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}{% for m in messages %}{{ m.role }} : {{ m.content }} . {% endfor %}{% if add_generation_prompt %}assistant : {% endif %}");
   return path;
 }
 
@@ -264,6 +265,26 @@ TEST_CASE(
   CHECK(caches.metric("cache_bytes") > 0);
   CHECK(caches.metric("cached_tokens_total") > 1200);
   CHECK(forgets.metric("cache_bytes") == 0);
+}
+
+TEST_CASE("tools go through the template; an answer without a call is a text") {
+  const temporary_folder folder;
+  served server({"--chat-template-file", plain_template(folder)});
+  json body{{"messages", json::array({{{"role", "user"}, {"content", "the old council"}}})}, {"max_tokens", 4}, {"temperature", 0}};
+  const json without = server.chat(body);
+  body["tools"] = json::array({{{"type", "function"}, {"function", {{"name", "bridge of the north"}}}}});
+  const json with = server.chat(body);
+  CHECK(with["usage"]["prompt_tokens"] > without["usage"]["prompt_tokens"]);
+  CHECK(with["choices"][0]["message"]["content"].is_string());
+  CHECK(!with["choices"][0]["message"].contains("tool_calls"));
+  CHECK(with["choices"][0]["finish_reason"] == "length");
+  body["stream"] = true;
+  std::string text;
+  for (const std::string& event : events_of(server.post("/v1/chat/completions", body).body))
+    if (event != "[DONE]") text += json::parse(event)["choices"][0]["delta"].value("content", "");
+  CHECK(text == with["choices"][0]["message"]["content"]);
+  body["tool_choice"] = "none";
+  CHECK(server.post("/v1/chat/completions", body).status == 200);
 }
 
 TEST_CASE("answers of many clients at once are the same as one after another") {

@@ -73,6 +73,25 @@ TEST_CASE("the text parts of a message become one text") {
   CHECK(chat.messages == R"([{"role":"user","content":"a\nb"},{"role":"assistant","content":null}])");
 }
 
+TEST_CASE("tools go to the template, and the arguments of earlier calls become objects") {
+  const std::string tools = R"([{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}])";
+  CHECK(chat_with(R"(,"tools":)" + tools).tools == tools);
+  CHECK(chat_with(R"(,"tool_choice":"auto","tools":)" + tools).tools == tools);
+  CHECK(chat_with(R"(,"tool_choice":"none","tools":)" + tools).tools.empty());
+  const auto after_call = [](const std::string& arguments) {
+    return read_completion_request(
+               R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":)"
+               R"({"name":"weather","arguments":)" +
+                   arguments + R"(}}]},{"role":"tool","tool_call_id":"1","content":"rain"}]})",
+               true)
+        .messages;
+  };
+  CHECK(after_call(R"("{\"city\":\"Lisbon\"}")") == after_call(R"({"city":"Lisbon"})"));
+  CHECK(after_call("{}").find(R"("arguments":{})") != std::string::npos);
+  CHECK(error_of([&] { after_call(R"("not JSON")"); }).where == "request: messages[0].tool_calls");
+  CHECK(error_of([&] { after_call("3"); }).where == "request: messages[0].tool_calls");
+}
+
 TEST_CASE("a field that is wrong or not supported is an error that names the field") {
   using wrong = std::pair<std::string, std::string>;
   for (const wrong& each : std::vector<wrong>{{R"(,"temperature":3)", "temperature"},
@@ -90,6 +109,8 @@ TEST_CASE("a field that is wrong or not supported is an error that names the fie
                                               {R"(,"pruning":3)", "pruning"},
                                               {R"(,"pruning":{"share":0.5})", "pruning.share"},
                                               {R"(,"model":3)", "model"},
+                                              {R"(,"tools":[{"type":"function"}])", "tools"},
+                                              {R"(,"tools":[{"type":"other","function":{"name":"f"}}])", "tools"},
                                               {R"(,"seed":-3)", "seed"}}) {
     CAPTURE(each.first);
     const auto fault = error_of([&] { chat_with(each.first); });
@@ -97,7 +118,7 @@ TEST_CASE("a field that is wrong or not supported is an error that names the fie
     CHECK((fault.code == error_code::bad_input || fault.code == error_code::unsupported));
   }
   for (const wrong& each : std::vector<wrong>{{R"(,"frequency_penalty":0.5)", "frequency_penalty"},
-                                              {R"(,"tools":[{"type":"function"}])", "tools"},
+                                              {R"(,"tool_choice":"required")", "tool_choice"},
                                               {R"(,"response_format":{"type":"json_object"})", "response_format"},
                                               {R"(,"logit_bias":{"3":1})", "logit_bias"},
                                               {R"(,"no_such_field":1)", "no_such_field"}}) {
