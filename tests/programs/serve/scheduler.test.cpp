@@ -23,9 +23,9 @@ using namespace lazyprune::program;
 namespace {
 
 /// The bundled model, and what became of the answers to its prompt.
-class asking {
+class scheduling {
  public:
-  explicit asking(scheduler_limits limits = roomy()) : scheduler_(std::make_unique<scheduler>(*pocket_.model, limits)) {}
+  explicit scheduling(scheduler_limits limits = roomy()) : scheduler_(std::make_unique<scheduler>(*pocket_.model, limits)) {}
 
   static scheduler_limits roomy() { return {.bytes = std::size_t{1} << 40, .cache_bytes = std::size_t{1} << 30}; }
 
@@ -64,7 +64,7 @@ std::vector<scheduled_answer> one(scheduled_answer answer) {
 }  // namespace
 
 TEST_CASE("answers that are scheduled together are the same as alone") {
-  asking a;
+  scheduling a;
   std::vector<std::promise<std::vector<token_id>>> results(6);
   for (std::size_t i = 0; i < results.size(); ++i) REQUIRE(a.what().add(one(a.make(40 + 10 * i, 3 + i, results[i]))));
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -81,10 +81,10 @@ TEST_CASE("answers that are scheduled together are the same as alone") {
 }
 
 TEST_CASE("answers beyond the queue are refused together, and those that need too much memory are an error") {
-  scheduler_limits limits = asking::roomy();
+  scheduler_limits limits = scheduling::roomy();
   limits.waiting = 2;
   limits.bytes = 250;
-  asking a(limits);
+  scheduling a(limits);
   std::promise<std::vector<token_id>> unused;
   std::vector<scheduled_answer> three;
   for (int i = 0; i < 3; ++i) three.push_back(a.make(20, 2, unused));
@@ -102,9 +102,9 @@ TEST_CASE("answers beyond the queue are refused together, and those that need to
 }
 
 TEST_CASE("answers wait until those before them have left room") {
-  scheduler_limits limits = asking::roomy();
+  scheduler_limits limits = scheduling::roomy();
   limits.bytes = 100;  // of one answer
-  asking a(limits);
+  scheduling a(limits);
   std::vector<std::promise<std::vector<token_id>>> results(3);
   std::vector<scheduled_answer> all;
   for (auto& each : results) all.push_back(a.make(30, 4, each));
@@ -120,9 +120,9 @@ TEST_CASE("answers wait until those before them have left room") {
 }
 
 TEST_CASE("an answer that is cancelled ends, whether it waits or runs") {
-  scheduler_limits limits = asking::roomy();
+  scheduler_limits limits = scheduling::roomy();
   limits.together = 1;
-  asking a(limits);
+  scheduling a(limits);
   std::promise<std::vector<token_id>> runs, waits, stays;
   std::promise<void> begun;
   scheduled_answer endless = a.make(20, 2000, runs);
@@ -147,7 +147,7 @@ TEST_CASE("an answer that is cancelled ends, whether it waits or runs") {
 }
 
 TEST_CASE("an answer that cannot be generated fails alone") {
-  asking a;
+  scheduling a;
   std::promise<std::vector<token_id>> bad, thrown, good;
   scheduled_answer empty = a.make(0, 2, bad), throws = a.make(20, 5, thrown);
   throws.options.on_token = [](token_id) -> bool { throw std::runtime_error("a fault of the callback"); };
@@ -163,9 +163,9 @@ TEST_CASE("an answer that cannot be generated fails alone") {
 }
 
 TEST_CASE("when the scheduler ends, answers that have not ended fail") {
-  scheduler_limits limits = asking::roomy();
+  scheduler_limits limits = scheduling::roomy();
   limits.together = 1;
-  asking a(limits);
+  scheduling a(limits);
   std::promise<std::vector<token_id>> runs, waits;
   REQUIRE(a.what().add(one(a.make(20, 2000, runs))));
   REQUIRE(a.what().add(one(a.make(20, 2, waits))));
