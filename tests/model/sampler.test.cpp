@@ -3,7 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
 
 using namespace lazyprune;
 
@@ -24,6 +29,38 @@ std::array<int, 5> draw(const sampling& s, int n) {
 TEST_CASE("greedy: the largest logit, and among equal ones the lowest id") {
   CHECK(greedy(std::span<const float>(logits)) == 1);
   CHECK(draw({}, 3) == std::array<int, 5>{0, 3, 0, 0, 0});
+}
+
+TEST_CASE("the sampler sorts only as many tokens as it needs, and draws as if it had sorted all") {
+  std::vector<float> many(3000);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(mix(5, i) % 1000) / 125.0f;  // many are equal
+  std::vector<token_id> order(many.size());
+  std::iota(order.begin(), order.end(), token_id{0});
+  std::ranges::sort(order, [&](token_id a, token_id b) { return many[a] != many[b] ? many[a] > many[b] : a < b; });
+  for (const sampling& s :
+       {sampling{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0}, sampling{.temperature = 3, .top_k = 0, .top_p = 1, .min_p = 0},
+        sampling{.temperature = 2, .top_k = 0, .top_p = 0.9, .min_p = 0}, sampling{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0.3},
+        sampling{.temperature = 1, .top_k = 500, .top_p = 0.8, .min_p = 0.1},
+        sampling{.temperature = 1, .top_k = 70, .top_p = 1, .min_p = 0}}) {
+    CAPTURE(s.temperature);
+    CAPTURE(s.top_p);
+    CAPTURE(s.min_p);
+    const std::size_t k = s.top_k == 0 ? many.size() : s.top_k;
+    const auto share = [&](std::size_t i, double temperature) { return std::exp((many[order[i]] - many[order[0]]) / temperature); };
+    double total = 0, mass = 0, drawn = 0;
+    for (std::size_t i = 0; i < k; ++i) total += share(i, 1);
+    std::size_t n = 0;
+    for (; n < k && (n == 0 || (mass < s.top_p * total && share(n, 1) >= s.min_p)); ++n) mass += share(n, 1);
+    for (std::size_t i = 0; i < n; ++i) drawn += share(i, s.temperature);
+    sampler choose(s);
+    std::uint64_t draws = 0;
+    for (int times = 0; times < 200; ++times) {
+      double left = static_cast<double>(mix(s.seed, draws++) >> 11) * 0x1p-53 * drawn;
+      std::size_t i = 0;
+      while (i + 1 < n && (left -= share(i, s.temperature)) >= 0) ++i;
+      CHECK(choose(std::span<const float>(many)) == order[i]);
+    }
+  }
 }
 
 TEST_CASE("log_sum_exp is accurate, also if the exponentials overflow") {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -84,26 +86,49 @@ class sampler {
     if (sampling_.temperature <= 0.0) return greedy(logits);
     order_.resize(logits.size());
     std::iota(order_.begin(), order_.end(), token_id{0});
-    const std::size_t k = sampling_.top_k == 0 ? logits.size() : std::min(sampling_.top_k, logits.size());
-    std::ranges::partial_sort(order_, order_.begin() + static_cast<std::ptrdiff_t>(k),
-                              [&](token_id a, token_id b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
-    order_.resize(k);
+    sorted_ = 0;
+    const double best = logits[at(0, logits)];
+    const auto weight = [&](token_id token, double temperature) {
+      return std::exp((static_cast<double>(logits[token]) - best) / temperature);
+    };
+    const auto sum_of = [&](std::size_t count, double temperature) {  // over the best tokens; over all of them in any order
+      if (count < order_.size()) at(count - 1, logits);
+      double sum = 0.0;
+      for (std::size_t i = 0; i < count; ++i) sum += weight(order_[i], temperature);
+      return sum;
+    };
 
     // Top-p and min-p look at the probabilities before the temperature.
-    weights_.resize(k);
-    const double best = logits[order_.front()];
-    for (std::size_t i = 0; i < k; ++i) weights_[i] = std::exp(static_cast<double>(logits[order_[i]]) - best);
-    const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
-    std::size_t n = 0;
-    for (double mass = 0.0; n < k && (n == 0 || (mass < sampling_.top_p * total && weights_[n] >= sampling_.min_p)); ++n)
-      mass += weights_[n];
+    const std::size_t k = sampling_.top_k == 0 ? logits.size() : std::min(sampling_.top_k, logits.size());
+    std::size_t n = k;
+    if (sampling_.top_p < 1.0 || sampling_.min_p > 0.0) {
+      const double enough = sampling_.top_p < 1.0 ? sampling_.top_p * sum_of(k, 1.0) : std::numeric_limits<double>::infinity();
+      n = 0;
+      for (double mass = 0.0; n < k; ++n) {
+        const double next = weight(at(n, logits), 1.0);
+        if (n > 0 && (mass >= enough || next < sampling_.min_p)) break;
+        mass += next;
+      }
+    }
 
-    double mass = 0.0;
-    for (std::size_t i = 0; i < n; ++i) mass += weights_[i] = std::pow(weights_[i], 1.0 / sampling_.temperature);
-    double left = uniform() * mass;
+    double left = uniform() * sum_of(n, sampling_.temperature);
     for (std::size_t i = 0; i + 1 < n; ++i)
-      if ((left -= weights_[i]) < 0.0) return order_[i];
-    return order_[n - 1];
+      if ((left -= weight(at(i, logits), sampling_.temperature)) < 0.0) return order_[i];
+    return at(n - 1, logits);
+  }
+
+  /// Returns the token with the i-th largest logit, counted from 0; for equal logits, the lowest id comes first. Sorts only as many tokens
+  /// as are asked for, and some more: the first few usually have nearly all of the probability.
+  template <class Scalar>
+  token_id at(std::size_t i, std::span<const Scalar> logits) {
+    while (sorted_ <= i) {
+      const std::size_t more = std::min(std::max({std::size_t{64}, 4 * sorted_, i + 1}), order_.size());
+      std::ranges::partial_sort(order_.begin() + static_cast<std::ptrdiff_t>(sorted_), order_.begin() + static_cast<std::ptrdiff_t>(more),
+                                order_.end(),
+                                [&](token_id a, token_id b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+      sorted_ = more;
+    }
+    return order_[i];
   }
 
   /// Returns the next random number, in [0, 1).
@@ -112,8 +137,8 @@ class sampler {
   sampling sampling_;
   std::uint64_t draws_ = 0;
   std::vector<token_id> recent_;  // the last tokens of the sequence, at most repeat_window; empty without a penalty
-  std::vector<token_id> order_;   // tokens by descending logit
-  std::vector<double> weights_;   // (order_), each token's probability divided by that of the best token
+  std::vector<token_id> order_;   // all tokens, the first `sorted_` of them by descending logit
+  std::size_t sorted_ = 0;
 };
 
 }  // namespace v0

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures `lazyprune serve`: many clients, questions about one document, and the wait between tokens while long prompts arrive.
+
+  run.py MODEL [--program FILE] [--document FILE] [--characters N] [--tokens N] [--rounds N] [FLAGS OF serve]
+
+Each table is printed in Markdown, with medians over the rounds. The document is repeated until it has N characters (default: 16800, which is about
+4,000 tokens of SmolLM2).
+
+many clients   1, 4 and 16 clients each generate N tokens (default 768) after about 512 tokens of context. The rate counts the time from the first
+               token of the last client to the last token of the first one, in which all of them generate.
+questions      the first and the second question about the document, pruned as the server decides and dense: the seconds to the first token, and
+               the rows computed.
+arriving       one client generates while another asks about documents that the server has not read: the times between its tokens.
+"""
+import argparse
+import http.client
+import json
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+
+class Server:
+    def __init__(self, options):
+        command = [options.program, "serve", "-m", options.model, "--port", "0", *options.flags]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if " at http://" in line:
+                self.address = line.split("http://")[1].strip()
+                threading.Thread(target=self.process.stderr.read, daemon=True).start()
+                return
+        sys.exit("error: the server did not start")
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+    def ask(self, path, **body):
+        connection = http.client.HTTPConnection(self.address)
+        connection.request("POST", path, json.dumps(body))
+        answer = json.loads(connection.getresponse().read())
+        if "error" in answer:
+            sys.exit(f"error: {answer['error']['message']}")
+        return answer
+
+    def times(self, path, **body):
+        """Returns the moments at which the tokens of a stream arrive."""
+        connection = http.client.HTTPConnection(self.address)
+        connection.request("POST", path, json.dumps({**body, "stream": True}))
+        moments = []
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                choices = json.loads(line[6:])["choices"]
+                if choices and choices[0]["finish_reason"] is None and choices[0].get("text", ""):
+                    moments.append(time.monotonic())
+        return moments
+
+
+def together(works):
+    results = [None] * len(works)
+
+    def run(i):
+        results[i] = works[i]()
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def many_clients(server, text, options):
+    rates = {}
+    for count in (1, 4, 16):
+        rates[count] = []
+        for round in range(options.rounds):
+            # Each client has a text of its own, so that no prompt goes on from another.
+            prompts = [f"{count} {round} {i} {text[:options.context_characters]}" for i in range(count)]
+            streams = together([lambda p=p: server.times("/v1/completions", prompt=p, max_tokens=options.tokens, temperature=0.5, seed=1) for p in prompts])
+            begin, end = max(s[0] for s in streams), min(s[-1] for s in streams)
+            tokens = sum(sum(begin < moment <= end for moment in s) for s in streams)
+            rates[count].append(tokens / (end - begin))
+    print("| clients | tokens/s together | to one client |\n|---:|---:|---:|")
+    one = statistics.median(rates[1])
+    for count, values in rates.items():
+        print(f"| {count} | {statistics.median(values):.0f} | {statistics.median(values) / one:.2f}x |")
+
+
+def questions(server, text, options):
+    print("\n| | tokens | cached | rows | share of the first's rows | first token, s | share of the first's time |\n|---|---:|---:|---:|---:|---:|---:|")
+    for name, pruning in (("pruned", True), ("dense", False)):
+        rows = {"first": [], "second": []}
+        for round in range(options.rounds):
+            for which in rows:
+                content = f"{name} {round} {text}\n\nWhat is the {which} city named in this text?"
+                answer = server.ask("/v1/chat/completions", messages=[{"role": "user", "content": content}], max_tokens=4, temperature=0, pruning=pruning)
+                rows[which].append(answer["usage"])
+        first = None
+        for which, usages in rows.items():
+            usage = usages[0]
+            computed = statistics.median(u["pruning"]["rows"] for u in usages)
+            seconds = statistics.median(u["pruning"]["seconds_to_first_token"] for u in usages)
+            first = first or (computed, seconds)
+            print(
+                f"| {name}, {which} question | {usage['prompt_tokens']} | {usage['prompt_tokens_details']['cached_tokens']} | {computed:.0f} "
+                f"| {computed / first[0]:.3f} | {seconds:.3f} | {seconds / first[1]:.3f} |"
+            )
+
+
+def arriving(server, text, options):
+    print("\n| prompts arrive | median, ms | 95 % within, ms | ratio | longest, ms |\n|---|---:|---:|---:|---:|")
+    for name in ("no", "yes"):
+        waits = []
+        for round in range(options.rounds):
+            ended = threading.Event()
+
+            def load():
+                for i in range(1000):
+                    if ended.is_set() or name == "no":
+                        return
+                    content = f"load {round} {i} {text}"
+                    server.ask("/v1/chat/completions", messages=[{"role": "user", "content": content}], max_tokens=1)
+
+            thread = threading.Thread(target=load)
+            thread.start()
+            moments = server.times("/v1/completions", prompt=f"{round} {text[:options.context_characters]}", max_tokens=512, temperature=1, seed=round)
+            ended.set()
+            thread.join()
+            waits += [1000 * (b - a) for a, b in zip(moments, moments[1:])]
+        waits.sort()
+        median, most = statistics.median(waits), waits[int(0.95 * len(waits))]
+        print(f"| {name} | {median:.1f} | {most:.1f} | {most / median:.2f} | {waits[-1]:.0f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--program", default="build/examples/lazyprune")
+    parser.add_argument("--document", type=pathlib.Path, default=pathlib.Path(__file__).parents[2] / "examples/smollm2-prompt.txt")
+    parser.add_argument("--characters", type=int, default=16800)
+    parser.add_argument("--context-characters", type=int, default=2100)
+    parser.add_argument("--tokens", type=int, default=768)
+    parser.add_argument("--rounds", type=int, default=3)
+    options, options.flags = parser.parse_known_args()
+    document = options.document.read_text()
+    text = (document * (options.characters // len(document) + 1))[: options.characters]
+    server = Server(options)
+    try:
+        many_clients(server, text, options)
+        questions(server, text, options)
+        arriving(server, text, options)
+    finally:
+        server.end()
+
+
+main()
