@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: MIT
 """Measures `lazyprune serve`: many clients, questions about one document, and the wait between tokens while long prompts arrive.
 
-  run.py MODEL [--program FILE] [--document FILE] [--characters N] [--tokens N] [--rounds N] [FLAGS OF serve]
+  run.py MODEL [--program FILE] [--document FILE] [--characters N] [--context-characters N] [--tokens N] [--rounds N] [FLAGS OF serve]
 
 Each table is printed in Markdown, with medians over the rounds. The document is repeated until it has N characters (default: 16800, which is about
 4,000 tokens of SmolLM2).
 
-many clients   1, 4 and 16 clients each generate N tokens (default 768) after about 512 tokens of context. The rate counts the time from the first
-               token of the last client to the last token of the first one, in which all of them generate.
+many clients   1, 4 and 16 clients each generate N tokens (default 768) after about 512 tokens of context. The rate counts the
+               tokens between two moments: every client has its first token, and the first client is done.
 questions      the first and the second question about the document, pruned as the server decides and dense: the seconds to the first token, and
                the rows computed.
-arriving       one client generates while another asks about documents that the server has not read: the times between its tokens.
+arriving       one client generates while another asks about documents that the server has not read: the times between the first client's tokens.
 """
 import argparse
 import http.client

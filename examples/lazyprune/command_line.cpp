@@ -740,17 +740,17 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   CLI::App& command = *program.add_subcommand("serve", "Answers requests over HTTP, in the form of OpenAI's API");
   add_model_flags(command, flags->model);
   add_text(command, "--host", flags->http.host,
-           "The address to listen at; 0.0.0.0: all of the machine's, so that other machines can ask (default: 127.0.0.1)")
+           "The IP address to listen on; 0.0.0.0: all addresses, so that other machines can connect (default: 127.0.0.1)")
       ->type_name("ADDRESS");
   add_number(command, "--port", flags->http.port, number_range<std::uint16_t>{0},
              "The port; 0: a free one, which is printed (default: 8080)");
   add_text(command, "--api-key-file", flags->key_file, "A file with a key on each line; a request then needs one of them")
       ->type_name("FILE");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{1},
-             "Most tokens of an answer, for requests without max_tokens (default: 1024)");
+             "Most tokens of a chat's answer, for requests without max_tokens (default: 1024)");
   add_context(command, flags->context, common_group);
   add_number(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 4096},
-             "Answers that are generated together (default: 16)");
+             "Most answers that are generated together (default: 16)");
   command
       .add_option_function<std::string>(
           "--cache-memory",
@@ -766,7 +766,16 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
              "Open connections; further ones are closed at once (default: 1024)")
       ->group(server_group);
   add_number(command, "--most-body", flags->http.body_bytes, number_range<std::size_t>{1, 1u << 30},
-             "Bytes of a request; longer ones get status 413 (default: 8388608)")
+             "Most bytes of a request's body; longer ones get status 413 (default: 8388608)")
+      ->group(server_group);
+  command
+      .add_option_function<std::string>(
+          "--deadline",
+          [flags](const std::string& text) {
+            flags->deadline = std::chrono::seconds(number_range<std::int64_t>{0, 86400}.read("--deadline", text));
+          },
+          "Most seconds from a request to the end of its answer; a later answer fails with status 504; 0: no limit (default: 0)")
+      ->type_name("N")
       ->group(server_group);
   command
       .add_option_function<std::string>(

@@ -36,10 +36,10 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t least_pruned = 512;  // requests with fewer tokens are dense, unless they say otherwise
+constexpr std::size_t least_pruned = 512;  // the default of --least-tokens
 constexpr std::size_t kept_last = 64;      // the last tokens of a prompt, which usually hold the question, always stay
 
-/// The keys that open the server. With none, everybody may use it.
+/// The API keys. Without keys, every request is allowed.
 class api_keys {
  public:
   explicit api_keys(const std::string& file) {
@@ -73,7 +73,7 @@ void send_json(const http_reply& reply, unsigned status, const json& answer, htt
   reply.send(status, "application/json", dumped(answer), std::move(more));
 }
 
-/// The runs of the first `bytes` bytes of their text.
+/// Returns the runs of the first `bytes` bytes of the text.
 std::vector<text_run> runs_before(const std::vector<text_run>& runs, std::size_t bytes) {
   std::vector<text_run> before;
   for (const text_run& run : runs) {
@@ -119,7 +119,7 @@ class serving {
   }
 
  private:
-  /// The memory that is free after loading is for the cache and, but for a tenth, for the sequences.
+  /// A tenth of the memory that is free after loading stays free. The cache gets its part, and the sequences get the rest.
   scheduler_limits limits() const {
     constexpr std::size_t unknown = std::size_t{1} << 30;
     const auto free = available_memory();
@@ -140,8 +140,10 @@ class serving {
     const auto is = [&](std::string_view method, std::string_view path) { return request.method == method && request.path == path; };
     if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
     if (!keys_.allow(request.authorization))
-      return send_json(reply, 401, error_json("wrong API key", "invalid_request_error", {}, "invalid_api_key"),
-                       {{"WWW-Authenticate", "Bearer"}});
+      return send_json(
+          reply, 401,
+          error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"),
+          {{"WWW-Authenticate", "Bearer"}});
     try {
       if (is("GET", "/v1/models")) return send_json(reply, 200, {{"object", "list"}, {"data", json::array({about_model()})}});
       if (is("GET", "/metrics")) return reply.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics());
@@ -175,10 +177,10 @@ class serving {
       text += "# HELP " + full + ' ' + help + "\n# TYPE " + full + ' ' + type + '\n' + full + ' ' + std::to_string(value) + '\n';
     };
     add("steps_total", "counter", "Steps of the batch.", now.steps);
-    add("answers_total", "counter", "Answers that have ended.", now.ended);
+    add("answers_total", "counter", "Answers that ended without a fault.", now.ended);
     add("answers_failed_total", "counter", "Answers that failed.", now.failed);
     add("answers_cancelled_total", "counter", "Answers whose client left.", now.cancelled);
-    add("answers_refused_total", "counter", "Answers refused because the queue or the memory was full.", now.refused);
+    add("answers_refused_total", "counter", "Requests refused with status 429 or 503.", now.refused);
     add("prompt_tokens_total", "counter", "Prompt tokens of ended answers.", now.prompt_tokens);
     add("cached_tokens_total", "counter", "Prompt tokens whose rows below the first pruning were kept from earlier prompts.",
         now.cached_tokens);
@@ -299,6 +301,7 @@ class serving {
                          kv_token_ * (prompt.ids.size() + options.max_new),
                          [answer, i](const ended_answer& result) { answer->ended(i, result); },
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
+      if (flags_.deadline.count() > 0) choices.back().deadline = std::chrono::steady_clock::now() + flags_.deadline;
     }
     const auto tickets = scheduler_->add(std::move(choices));
     if (!tickets)

@@ -27,10 +27,11 @@ struct serve_flags {
   http_options http;
   std::string key_file{};      // a file of keys, one a line; empty: no key is needed
   std::size_t context = 0;     // 0: the model's limit
-  std::size_t predict = 1024;  // most tokens of an answer whose request does not say
+  std::size_t predict = 1024;  // most tokens of a chat's answer whose request sets no limit
   std::size_t sequences = 16;  // answers that are generated together
   std::size_t queue = 64;      // answers that wait
   std::chrono::seconds drain{30};
+  std::chrono::seconds deadline{0};              // from a request to the end of its answer; 0: none
   std::optional<std::size_t> cache_mebibytes{};  // for beginnings of prompts; none: a quarter of the free memory
   bool force_memory = false;
 };

@@ -94,7 +94,7 @@ class conversation {
 struct ended_answer {
   std::size_t number;         // what `add` returned
   generation result;          // its cost leaves out the cached tokens' rows, but `dense_rows` and `share_prompt` cover the whole prompt
-  std::size_t cached_tokens;  // tokens of the prompt whose rows below the first pruning came from an earlier prompt
+  std::size_t cached_tokens;  // tokens of the prompt whose rows in the layers before the first pruning came from an earlier prompt
   std::exception_ptr fault;   // set if a step of this answer or one of its callbacks threw
 };
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "serve/scheduler.hpp"
+
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/utf8.hpp>
 
@@ -27,6 +29,7 @@ json error_json(std::string_view message, std::string_view type, const std::opti
 }
 
 fault_answer answer_to(const std::exception& fault) {
+  if (dynamic_cast<const deadline_passed*>(&fault)) return {504, error_json(fault.what(), "server_error", {}, "deadline_passed")};
   const auto* const known = dynamic_cast<const error*>(&fault);
   if (!known) return {500, error_json(fault.what(), "server_error")};
   const std::optional<std::string> param = known->place().empty() ? std::nullopt : std::optional(known->place());
@@ -76,7 +79,7 @@ void completion_answer::listen(std::size_t which, generation_options& options) {
 bool completion_answer::take(choice& into, token_id id) {
   if (request_.top_logprobs) note_logprob(into, id);
   const bool goes_on = into.text.feed(id < tokens_.size() ? into.decoder.push(id) : "");
-  if (request_.stream && request_.tools.empty() && !into.unsent.empty()) send_text(into);  // a text with a call is known at its end
+  if (request_.stream && request_.tools.empty() && !into.unsent.empty()) send_text(into);  // only the whole text shows whether it has calls
   return goes_on;
 }
 
@@ -129,7 +132,7 @@ json completion_answer::envelope(std::string_view kind, json choices) const {
   return {{"id", id_}, {"object", kind}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
 }
 
-/// One choice of an event, or of the whole answer. `delta`: its text, or the object that has it.
+/// One choice of an event, or of the whole answer. `content`: its text, or the object that has it.
 json completion_answer::part(const choice& of, json content, json logprobs) const {
   json result{{"index", of.index}};
   result[!chat_ ? "text" : request_.stream ? "delta" : "message"] = std::move(content);

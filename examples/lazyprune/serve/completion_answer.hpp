@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Turns the tokens of an answer into the JSON of OpenAI's API: one object at the end, or server-sent events on the way.
+// Turns the tokens of an answer into the JSON of OpenAI's API: one object at the end, or server-sent events while it is generated.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class completion_answer {
   completion_answer(const completion_answer&) = delete;
   completion_answer& operator=(const completion_answer&) = delete;
 
-  /// Sets the callbacks with which a choice is generated. This object must outlive the generation.
+  /// Sets the callbacks through which this object gets a choice's tokens. This object must outlive the generation.
   void listen(std::size_t choice, generation_options& options);
 
   void ended(std::size_t choice, const ended_answer& answer);

@@ -23,7 +23,7 @@ std::string shown(const json& value) {
   return text;
 }
 
-/// The fields of one JSON object. Fields that nobody took are an error, because none is ignored.
+/// The fields of one JSON object. `end` refuses fields that were not taken, so that no unknown field is ignored.
 class request_fields {
  public:
   request_fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -74,8 +74,8 @@ class request_fields {
     return value->get<std::string>();
   }
 
-  /// Takes fields that do nothing here: they are for the provider's own records.
-  void for_records(std::initializer_list<const char*> names) {
+  /// Takes fields that change nothing here.
+  void without_effect(std::initializer_list<const char*> names) {
     for (const char* const name : names) take(name);
   }
 
@@ -267,13 +267,13 @@ completion_request read_completion_request(std::string_view body, bool chat) {
     all.only("response_format", {{"type", "text"}});
     request.tools = read_tools(all);
     all.only("modalities", {"text"});
-    all.for_records({"parallel_tool_calls"});
+    all.without_effect({"parallel_tool_calls"});
   } else {
     all.only("echo", false);
     all.only("best_of", 1);
     all.only("suffix", "");
   }
-  all.for_records({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
+  all.without_effect({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
   all.end();
   return request;
 }

@@ -20,11 +20,11 @@ namespace program {
 /// A request for one or several completions of a prompt.
 struct completion_request {
   std::string model{};
-  std::string messages{};                // /v1/chat/completions: a JSON list of messages, each of whose contents is a string or null
-  std::string tools{};                   // a JSON list of tools that the answer may call; empty: none
-  std::optional<std::string> prompt{};   // /v1/completions: a text, or
-  std::vector<token_id> ids{};           // token ids
-  std::optional<std::size_t> predict{};  // most tokens to generate; none: as many as the context has room for
+  std::string messages{};               // /v1/chat/completions: a JSON list of messages, each of whose contents is a string, null or absent
+  std::string tools{};                  // a JSON list of tools that the answer may call; empty: none
+  std::optional<std::string> prompt{};  // /v1/completions: a text, or
+  std::vector<token_id> ids{};          // token ids
+  std::optional<std::size_t> predict{};                                    // most tokens to generate; none: the server decides
   sampling sampler{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};  // the defaults of the API
   std::optional<std::uint64_t> seed{};
   std::size_t choices = 1;
@@ -35,8 +35,8 @@ struct completion_request {
   std::optional<policy_spec> pruning{};  // "pruning": {...}
 };
 
-/// Reads the body of a request to /v1/chat/completions (`chat`) or /v1/completions. Throws `error` that names the field if the body is not
-/// JSON, or if a field is unknown, wrong or not supported (unsupported).
+/// Reads the body of a request to /v1/chat/completions (`chat`) or /v1/completions. Throws `error` if the body is not JSON. Also
+/// throws, and names the field, if a field is unknown, wrong or not supported (unsupported).
 completion_request read_completion_request(std::string_view body, bool chat);
 
 }  // namespace program

@@ -17,6 +17,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
@@ -95,7 +96,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   http_connection(const http_connection&) = delete;
   http_connection& operator=(const http_connection&) = delete;
 
-  /// Whether this request is being answered, or its client has left.
+  /// Returns whether the connection is still at this request.
   bool is_at(std::size_t request) const { return request == requests_; }
 
   /// Waits for the next request.
@@ -108,7 +109,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     stream_.expires_after(server_.options.idle);
     buffer_.shrink_to_fit();
     if (buffer_.size() > 0) return read_request();
-    // The first bytes may come late. After them, the request must come soon.
+    // The first bytes may take `idle`; the rest must arrive within `stalled`.
     stream_.async_read_some(buffer_.prepare(512), [self = shared_from_this()](error_code fault, std::size_t bytes) {
       if (fault) return self->close();
       self->buffer_.commit(bytes);
@@ -181,7 +182,17 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   void read_request() {
     idle_ = false;
     stream_.expires_after(server_.options.stalled);
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code fault, std::size_t) { self->took(fault); });
+    http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code fault, std::size_t) {
+      if (fault || !beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) return self->read_body(fault);
+      // The client waits for this line before it sends the body, as curl does for long ones.
+      self->sent_ = "HTTP/1.1 100 Continue\r\n\r\n";
+      asio::async_write(self->stream_, asio::buffer(self->sent_), [self](error_code cut, std::size_t) { self->read_body(cut); });
+    });
+  }
+
+  void read_body(error_code fault) {
+    if (fault) return took(fault);
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code cut, std::size_t) { self->took(cut); });
   }
 
   void took(error_code fault) {
@@ -217,7 +228,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     });
   }
 
-  /// Waits until the client sends something or leaves. What it sends is the next request, which is read after this answer.
+  /// Waits until the client sends something or leaves. The server reads the next request after this answer.
   void watch() {
     stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), request = requests_](error_code fault) {
       if (fault || request != self->requests_) return;
@@ -259,7 +270,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     });
   }
 
-  /// Goes on after an answer.
+  /// Reads the next request, or closes the connection.
   void next() {
     ++requests_;
     lost_ = {};
@@ -272,8 +283,8 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     drop_rest();
   }
 
-  /// Reads what the client still sends, and closes the connection after that. If it were closed at once, the system would tell the client
-  /// to drop what it has not read of the answer.
+  /// Reads what the client still sends, and closes the connection after that. Closing it at once would reset the connection,
+  /// and the client could lose the end of the answer.
   void drop_rest() {
     buffer_.clear();
     stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code fault, std::size_t) {
@@ -327,7 +338,7 @@ void http_listener::run(std::chrono::seconds within, std::function<void()> endin
 void http_listener::accept() {
   acceptor.async_accept([this](error_code fault, tcp::socket socket) {
     if (draining || fault == asio::error::operation_aborted) return;
-    if (fault) {  // no file descriptor is free, perhaps: connections that end free some
+    if (fault) {  // perhaps no file descriptor is left; a connection that ends gives one back
       pause_.expires_after(std::chrono::milliseconds(50));
       pause_.async_wait([this](error_code) { accept(); });
       return;

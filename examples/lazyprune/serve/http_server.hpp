@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // An HTTP/1.1 server on Boost.Beast. One thread holds all connections, so an idle connection costs no thread. While a request is answered,
-// the server watches its connection, and so knows that a client has left before it writes again.
+// the server watches its connection, so it notices at once when the client leaves.
 #pragma once
 
 #include <chrono>
@@ -35,8 +35,8 @@ struct http_options {
 class http_connection;
 class http_listener;
 
-/// The answer to one request. Copies stand for the same answer. All functions may be called by any thread, and return at once. They do
-/// nothing after the end of the answer or after the client has left.
+/// The answer to one request. Copies stand for the same answer. All functions may be called by any thread, and return at once. `send` and
+/// the functions for events do nothing after the end of the answer or after the client has left.
 class http_reply {
  public:
   using headers = std::vector<std::pair<std::string, std::string>>;
@@ -55,7 +55,8 @@ class http_reply {
   /// Ends an answer that `begin_events` began.
   void end_events() const;
 
-  /// Sets what the server's thread calls if the client leaves before the answer has ended. If it has left already, the thread calls it now.
+  /// Sets what the server's thread calls if the client leaves before the answer has ended. If the client has left, or the
+  /// connection is at a later request, the thread calls it now.
   void when_lost(std::function<void()> lost) const;
 
  private:
@@ -71,8 +72,8 @@ class http_server {
  public:
   using handler = std::function<void(http_request, http_reply)>;
 
-  /// Opens the port. `handle` answers requests: one thread calls it for one request after another, beside the thread that serves. It may
-  /// return before the answer and keep the http_reply. If it throws, the client gets status 500. Throws `error` if the port cannot be
+  /// Opens the port. `handle` answers requests: a second thread calls it, one request at a time. It may keep the http_reply and answer
+  /// after it has returned. If it throws, the client gets status 500. Throws `error` if the port cannot be
   /// opened.
   http_server(http_options options, handler handle);
   ~http_server();
@@ -84,8 +85,8 @@ class http_server {
   /// The connections that are open now.
   std::size_t connections() const;
 
-  /// Serves until `drain`, SIGINT or SIGTERM. It then takes no more connections, answers the requests that it has read for at most
-  /// `within`, and returns. A second signal ends it at once. `ending` is called when it begins to drain. Call it once.
+  /// Serves until `drain`, SIGINT or SIGTERM. Then it accepts no more connections, waits at most `within` for the open requests, and
+  /// returns. A second signal ends it at once. `ending` is called when it begins to drain. Call it once.
   void run(std::chrono::seconds within, std::function<void()> ending = {});
   /// Makes `run` drain, from any thread.
   void drain();

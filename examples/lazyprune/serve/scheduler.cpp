@@ -58,13 +58,15 @@ scheduler_counts scheduler::counts() const {
 
 void scheduler::work() {
   for (;;) {
-    std::vector<waiting_answer> admitted;
+    std::vector<waiting_answer> admitted, late;
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return ends_ || !waiting_.empty() || !running_.empty(); });
       if (ends_) break;
+      late = take_late();
       admitted = admit();
     }
+    for (waiting_answer& each : late) each.what.failed(std::make_exception_ptr(deadline_passed()));
     for (waiting_answer& each : admitted) start(each);
     if (running_.empty()) continue;
     try {
@@ -87,6 +89,21 @@ void scheduler::fail_all(std::exception_ptr fault) {
     counts_.bytes -= each.what.bytes;
     ++counts_.failed;
   }
+}
+
+/// Takes the answers that have waited too long, and stops those that have run too long.
+std::vector<scheduler::waiting_answer> scheduler::take_late() {
+  const auto now = std::chrono::steady_clock::now();
+  for (auto& [number, each] : running_)
+    if (each.what.deadline < now && !std::exchange(each.late, true)) batch_->stop(number);
+  std::vector<waiting_answer> late;
+  std::erase_if(waiting_, [&](waiting_answer& each) {
+    if (each.what.deadline >= now) return false;
+    late.push_back(std::move(each));
+    ++counts_.failed;
+    return true;
+  });
+  return late;
 }
 
 /// Takes the answers that can start now, in their order, and drops those that were cancelled.
@@ -141,7 +158,8 @@ void scheduler::step() {
   std::vector<ended_answer> ended = batch_->step(tokens);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::size_t read = unread - std::min(unread, batch_->unread());
-  // The last step of a prompt also computes the layers that the other steps left out, so it says nothing about them.
+  // The last step of a prompt also computes the layers that the other steps left out, so its time does not show how long
+  // a chunk takes.
   if (read == 0)
     decode_seconds_ = seconds;
   else if (ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0))
@@ -152,6 +170,7 @@ void scheduler::step() {
     running_answer done = std::move(at->second);
     running_.erase(at);
     if (!done.cancelled) {
+      if (done.late && each.result.reason == finish_reason::stop && !each.fault) each.fault = std::make_exception_ptr(deadline_passed());
       if (each.fault)
         done.what.failed(each.fault);
       else

@@ -2,6 +2,7 @@
 // Answers the requests of many clients in one batch: a thread of its own runs step after step, and requests enter and leave between steps.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -23,14 +25,20 @@
 namespace lazyprune {
 namespace program {
 
+/// Thrown to `scheduled_answer::failed` if an answer takes longer than it may.
+struct deadline_passed final : std::runtime_error {
+  deadline_passed() : std::runtime_error("the answer took longer than --deadline allows; ask for fewer tokens, or try later") {}
+};
+
 /// An answer to generate. The scheduler's thread calls its functions and the callbacks of its options.
 struct scheduled_answer {
   any_session session;
   std::vector<token_id> prompt;
   generation_options options;
-  std::size_t bytes;                               // the memory of its sequence at its longest
+  std::size_t bytes;                               // the most memory of its keys and values
   std::function<void(const ended_answer&)> ended;  // called once, unless `failed` is
   std::function<void(std::exception_ptr)> failed;
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
 struct scheduler_limits {
@@ -64,7 +72,7 @@ class scheduler {
   /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws
   /// `error` (no_memory) if one of them alone needs more memory than there is.
   std::optional<std::vector<ticket>> add(std::vector<scheduled_answer> answers);
-  /// Ends an answer before its next step. Its functions are not called, unless the thread is calling one of them now.
+  /// Ends an answer after the current step. This step may still call its functions; later steps do not.
   void cancel(ticket which);
 
   scheduler_counts counts() const;
@@ -77,11 +85,12 @@ class scheduler {
   struct running_answer {
     ticket number;
     scheduled_answer what;
-    bool cancelled = false;
+    bool cancelled = false, late = false;
   };
 
   void work();
   std::vector<waiting_answer> admit();
+  std::vector<waiting_answer> take_late();
   void start(waiting_answer& next);
   void step();
   void fail_all(std::exception_ptr fault);

@@ -15,7 +15,7 @@ struct tool_call {
   friend bool operator==(const tool_call&, const tool_call&) = default;
 };
 
-/// An answer without the calls in it.
+/// An answer, split into its text and its calls.
 struct answer_with_calls {
   std::string content;  // all of the text if it has no calls
   std::vector<tool_call> calls{};

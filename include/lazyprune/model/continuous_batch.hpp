@@ -34,15 +34,15 @@ struct ended_sequence {
 template <tensor_backend Backend>
 class continuous_batch {
  public:
-  /// The least number of prompt tokens that a step can be asked to read, because no piece of a longer prompt is shorter.
+  /// A step reads at least this many prompt tokens, because a shorter piece could change the result.
   static constexpr std::size_t least_prompt_tokens = detail::least_last_piece;
 
   struct batch_options {
-    /// If a prompt has at least twice this many tokens left, its last piece has only this many. So `before_question` gets a sequence that
-    /// has read nearly the whole prompt. 0: a last piece may be as long as a step reads.
+    /// If a step could read the rest of a prompt, and the rest has at least twice this many tokens, the step leaves this many for the last
+    /// piece. So `before_question` gets a sequence that has read nearly the whole prompt. 0: the step reads the rest.
     std::size_t question_tokens = 0;
-    /// Called before the step with the last piece of a prompt, if pieces before it were read. Until then, the sequence has read chunks
-    /// only, so forks under other policies can go on with it (sequence::fork).
+    /// Called before the step with the last piece of a prompt, if pieces before it were read. A sequence without earlier turns has
+    /// then read only chunks, so it can be forked under other policies (sequence::fork).
     std::function<void(const sequence<Backend>&)> before_question{};
   };
 
@@ -83,10 +83,10 @@ class continuous_batch {
     return static_cast<std::size_t>(std::ranges::count_if(members_, [](const member& m) { return m.generates(); }));
   }
 
-  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if a prompt then ends. `prompt_tokens` counts
+  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if they end a prompt. `prompt_tokens` counts
   /// as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that were stopped. If the step throws, it is
-  /// abandoned, and each of its sequences takes it alone. So a sequence whose step fails leaves with its fault, and the others go on. An
-  /// observer that stops a step ends all sequences of this step.
+  /// abandoned, and each sequence then runs its part of the step alone. So a sequence whose step fails leaves with its fault, and the
+  /// others go on. An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     const std::vector<part> parts = next_parts(std::max(prompt_tokens, least_prompt_tokens));
     in_one_team(work_.backend(), [&] { run(parts); });
@@ -167,7 +167,7 @@ class continuous_batch {
     return parts;
   }
 
-  /// The number of the next `unread` tokens of a prompt that a step reads.
+  /// Returns how many of a prompt's `unread` tokens the step reads.
   std::size_t piece_of(std::size_t unread, std::size_t most) const {
     const std::size_t question = options_.question_tokens;
     const std::size_t count = detail::piece_of(unread, most);

@@ -15,9 +15,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Sequences that have read only chunks, the last used one first. A chunk computes the layers before the first that may prune, whose rows
-/// do not depend on the question. So a kept beginning serves other questions, and policies whose chunks compute as many layers or more.
-/// Each kept sequence counts with all its memory, though forks share memory until they write to it.
+/// Sequences that have read only chunks, the last used one first. A chunk runs the layers before the first that may prune. Their rows do
+/// not depend on the question. So a kept beginning serves other questions, and policies whose chunks run as many layers or more. Each kept
+/// sequence counts with all its memory, though forks share memory until they write to it.
 template <tensor_backend Backend>
 class prefix_cache {
  public:
@@ -25,10 +25,11 @@ class prefix_cache {
   explicit prefix_cache(std::size_t most_bytes, std::size_t question_tokens = 0)
       : most_bytes_(most_bytes), deepened_(2 * question_tokens) {}
 
-  /// Returns a sequence under this session that has read as much of the prompt's beginning as is kept, perhaps nothing. It leaves the
-  /// prompt's last piece to be read, so that the answer has the same bits as without the cache. If the session's chunks compute more layers
-  /// than the kept ones, it also leaves enough for a chunk. The batch then reads this chunk, which computes these layers, and keeps the
-  /// result. `expected`: see sequence::expect. The session must have no tokens.
+  /// Returns a sequence under this session that already has the kept beginning that saves the most rows, or no tokens. It leaves at least
+  /// the last piece of the prompt unread, so that the answer has the same bits as without the cache, if the backend gives a row the same
+  /// bits in any batch. If the session's chunks run more layers than the kept ones, it leaves enough tokens for another chunk. The batch
+  /// then runs that chunk through the missing layers, and the cache keeps the result. `expected`: see sequence::expect. The session must
+  /// have no tokens.
   sequence<Backend> begin(const model<Backend>& net, any_session session, std::span<const token_id> prompt, std::size_t expected) {
     const layer_id depth = session.chunk_layers(phase::prefill);
     const rope_kind rope = rope_kind_for(net.config, expected);
@@ -51,8 +52,9 @@ class prefix_cache {
     return seq;
   }
 
-  /// Keeps a fork of this sequence, which has read only chunks. Sequences that it continues are dropped, because they serve no prompt
-  /// better. Then the least recently used ones are dropped until the rest fits.
+  /// Keeps a fork of this sequence, which has read only chunks. A kept sequence that it continues is dropped, because it serves no
+  /// prompt better. Then the least recently used ones are dropped until the rest fits. Keeps nothing if this sequence alone does not fit,
+  /// or if its chunks run no layers.
   void keep(const sequence<Backend>& seq) {
     const layer_id depth = seq.session().chunk_layers(phase::prefill);
     const std::size_t size = seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
@@ -67,7 +69,7 @@ class prefix_cache {
       if (common == at->seq.known()) {
         bytes_ -= at->bytes;
         kept_.erase(at);
-        break;  // no other one is continued by this: it would be continued by the erased one, too
+        break;  // at most one kept sequence is a beginning of this one, because each `keep` drops the beginnings of what it adds
       }
     }
     kept_.push_front({seq.fork(), depth, size});

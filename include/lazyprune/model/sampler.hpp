@@ -91,10 +91,10 @@ class sampler {
     const auto weight = [&](token_id token, double temperature) {
       return std::exp((static_cast<double>(logits[token]) - best) / temperature);
     };
-    const auto sum_of = [&](std::size_t count, double temperature) {  // over the best tokens; over all of them in any order
-      if (count < order_.size()) at(count - 1, logits);
+    const auto sum_of = [&](std::size_t count, double temperature) {
+      const bool all = count == logits.size();  // the sum over all tokens needs no order
       double sum = 0.0;
-      for (std::size_t i = 0; i < count; ++i) sum += weight(order_[i], temperature);
+      for (std::size_t i = 0; i < count; ++i) sum += weight(all ? static_cast<token_id>(i) : at(i, logits), temperature);
       return sum;
     };
 

@@ -4,8 +4,9 @@
 
   clients.py PROGRAM [--seconds N]
 
-The model is the bundled one, with a template that this script writes. At the end, 32 clients ask for N seconds (default 20), and some of them leave
-before their answer ends. All answers must be those that the server gave alone, and its memory must end where it began.
+The model is the bundled one, with a template that this script writes. At the end, 32 clients send requests during N seconds (default 20), and
+some of them leave before their answer ends. Each complete answer must equal the answer that the server gave to a single client. At the end, the
+server may have at most 64 MiB more memory than at the start.
 """
 import argparse
 import concurrent.futures

@@ -101,6 +101,20 @@ TEST_CASE("a connection takes one request after another") {
   CHECK(client.is_closed());
 }
 
+TEST_CASE("a client that asks whether to send its body is told to go on") {
+  http_options options;
+  options.body_bytes = 1000;
+  echo_server server(options);
+  http_client client(server.port());
+  client.send("POST /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+  CHECK(client.read().status == 100);
+  client.send("body");
+  CHECK(client.read().body == "POST /echo  body");
+  http_client too_long(server.port());
+  too_long.send("POST /echo HTTP/1.1\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
+  CHECK(too_long.read().status == 413);
+}
+
 TEST_CASE("an HTTP/1.0 client gets events until the connection ends") {
   echo_server server;
   http_client client(server.port());

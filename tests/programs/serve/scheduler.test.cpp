@@ -146,6 +146,28 @@ TEST_CASE("an answer that is cancelled ends, whether it waits or runs") {
   CHECK(untouched(waits));
 }
 
+TEST_CASE("an answer that takes longer than it may fails, whether it waits or runs") {
+  scheduler_limits limits = scheduling::roomy();
+  limits.together = 1;
+  scheduling a(limits);
+  std::promise<std::vector<token_id>> runs, waits, stays;
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<scheduled_answer> all;
+  all.push_back(a.make(20, 3000, runs));
+  all.back().deadline = now + std::chrono::milliseconds(50);
+  all.push_back(a.make(20, 2, waits));
+  all.back().deadline = now + std::chrono::milliseconds(1);
+  all.push_back(a.make(25, 2, stays));
+  all[0].options.on_token = [](token_id) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return true;
+  };
+  REQUIRE(a.what().add(std::move(all)));
+  CHECK_THROWS_AS(waits.get_future().get(), deadline_passed);
+  CHECK_THROWS_AS(runs.get_future().get(), deadline_passed);
+  CHECK(stays.get_future().get() == a.alone(25, 2));
+}
+
 TEST_CASE("an answer that cannot be generated fails alone") {
   scheduling a;
   std::promise<std::vector<token_id>> bad, thrown, good;
