@@ -88,6 +88,15 @@ class running_program {
     if (problem != 0) throw std::runtime_error("cannot start " + program);
   }
 
+  running_program(const running_program&) = delete;
+  running_program& operator=(const running_program&) = delete;
+  /// Ends the program if nobody has waited for it.
+  ~running_program() {
+    if (process_ == 0) return;
+    ::kill(process_, SIGKILL);
+    wait();
+  }
+
   std::string out() const { return file_text(files_ / "out"); }
   std::string err() const { return file_text(files_ / "err"); }
   void send(int signal) const { ::kill(process_, signal); }
@@ -110,7 +119,15 @@ class running_program {
     int status = 0;
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
     }
+    process_ = 0;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), out(), file_text(files_ / "err")};
+  }
+
+  /// True if the program has ended and nobody has waited for it.
+  bool has_ended() const {
+    std::string state;
+    status() >> state;
+    return state == "Z";
   }
 
  private:
@@ -118,11 +135,6 @@ class running_program {
   std::istringstream status() const {
     const std::string all = file_text("/proc/" + std::to_string(process_) + "/stat");
     return std::istringstream(all.substr(all.rfind(')') + 1));
-  }
-  bool has_ended() const {
-    std::string state;
-    status() >> state;
-    return state == "Z";
   }
   long used_ticks() const {
     std::istringstream fields = status();

@@ -18,12 +18,12 @@
 #include "engine/memory_forecast.hpp"
 #include "models/model_choice.hpp"
 #include "models/sessions.hpp"
+#include "serve/client_json.hpp"
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/scheduler.hpp"
 #include "words/model_words.hpp"
 
-#include <lazyprune/backend/machine_limits.hpp>
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/line_reader.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
@@ -122,7 +122,7 @@ class serving {
   /// A tenth of the memory that is free after loading stays free. The cache gets its part, and the sequences get the rest.
   scheduler_limits limits() const {
     constexpr std::size_t unknown = std::size_t{1} << 30;
-    const auto free = available_memory();
+    const auto free = memory_for_sequences(flags_.backend, engine_->weight_bytes());
     scheduler_limits limits{.waiting = flags_.queue, .together = flags_.sequences};
     limits.cache_bytes = flags_.cache_mebibytes ? *flags_.cache_mebibytes << 20 : static_cast<std::size_t>(free.value_or(4 * unknown)) / 4;
     limits.bytes = std::numeric_limits<std::size_t>::max();
@@ -137,7 +137,9 @@ class serving {
   }
 
   void answer(http_request request, const http_reply& reply) {
-    const auto is = [&](std::string_view method, std::string_view path) { return request.method == method && request.path == path; };
+    const auto is = [&](std::string_view method, std::string_view path) {
+      return (request.method == method || (method == "GET" && request.method == "HEAD")) && request.path == path;
+    };
     if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
     if (!keys_.allow(request.authorization))
       return send_json(
@@ -160,7 +162,7 @@ class serving {
       send_json(reply, 405, error_json("use " + std::string(method) + " for " + request.path, "invalid_request_error"),
                 {{"Allow", method}});
     };
-    if (std::ranges::find(gets, request.path) != std::end(gets)) return allow("GET");
+    if (std::ranges::find(gets, request.path) != std::end(gets)) return allow("GET, HEAD");
     if (std::ranges::find(posts, request.path) != std::end(posts)) return allow("POST");
     send_json(reply, 404, error_json("there is no " + request.path + " here", "invalid_request_error", {}, "not_found"));
   }
@@ -196,7 +198,7 @@ class serving {
   }
 
   void tokenize(const std::string& body, const http_reply& reply) {
-    const json parsed = json::parse(body, nullptr, false);
+    const json parsed = read_client_json(body);
     if (!parsed.is_object() || parsed.contains("prompt") == parsed.contains("messages"))
       throw error("request", "", R"(an object with "prompt" or "messages")", "something else");
     std::vector<token_id> ids;
@@ -266,6 +268,7 @@ class serving {
   }
 
   void complete(const std::string& body, bool chat, const http_reply& reply) {
+    const auto deadline = std::chrono::steady_clock::now() + flags_.deadline;
     const completion_request asked = read_completion_request(body, chat);
     prompt_tokens prompt;
     if (chat)
@@ -291,7 +294,6 @@ class serving {
     for (std::size_t i = 0; i < asked.choices; ++i) {
       generation_options options;
       options.max_new = asked.predict.value_or(std::min(flags_.predict, room));
-      options.context = context_;
       options.expected = prompt.ids.size() + options.max_new;
       options.sampler = asked.sampler;
       options.sampler.seed = seed + i;
@@ -301,7 +303,7 @@ class serving {
                          kv_token_ * (prompt.ids.size() + options.max_new),
                          [answer, i](const ended_answer& result) { answer->ended(i, result); },
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
-      if (flags_.deadline.count() > 0) choices.back().deadline = std::chrono::steady_clock::now() + flags_.deadline;
+      if (flags_.deadline.count() > 0) choices.back().deadline = deadline;
     }
     const auto tickets = scheduler_->add(std::move(choices));
     if (!tickets)

@@ -111,15 +111,16 @@ class growing_batch final : public answer_batch {
         work_(net, backend_),
         cache_(cache_bytes, question_tokens),
         batch_(work_, {.question_tokens = cache_bytes > 0 ? question_tokens : 0,
-                       .before_question = [this](const sequence<Backend>& seq) { cache_.keep(seq); }}) {}
+                       .before_question = [this](const sequence<Backend>& seq) { keep(seq); }}) {}
 
   std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) override {
     sequence<Backend> seq = cache_.begin(net_, std::move(session), prompt, std::max(options.expected, prompt.size() + options.max_new));
     const beginning from{prompt.size(), seq.known(), seq.session().stats()};
     prompt.erase(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(from.cached));
-    const std::size_t number = batch_.add(std::move(seq), std::move(prompt), std::move(options));
-    begun_.emplace(number, from);
-    return number;
+    auto made = std::map<std::size_t, beginning>{{0, from}};
+    auto node = made.extract(made.begin());  // so that nothing can fail after `add`
+    node.key() = batch_.add(std::move(seq), std::move(prompt), std::move(options));
+    return begun_.insert(std::move(node)).position->first;
   }
   void stop(std::size_t number) override { batch_.stop(number); }
   std::size_t size() const override { return batch_.size(); }
@@ -149,6 +150,13 @@ class growing_batch final : public answer_batch {
     std::size_t prompt, cached;  // tokens
     statistics cost;             // of the cached tokens
   };
+
+  void keep(const sequence<Backend>& seq) {
+    try {
+      cache_.keep(seq);
+    } catch (const std::bad_alloc&) {  // the answer does not need it
+    }
+  }
 
   const model<Backend>& net_;
   Backend backend_;

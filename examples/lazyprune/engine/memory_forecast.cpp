@@ -70,6 +70,12 @@ memory_forecast forecast_memory(const opened_model& model, const backend_flags& 
   return {.weights = weight_bytes(model, flags), .kv = kv, .scratch = number * scratch_numbers(c, prompt, length)};
 }
 
+std::optional<std::uint64_t> memory_for_sequences(const backend_flags& flags, std::size_t weights) {
+  if (flags.backend != "cuda") return available_memory();
+  const std::uint64_t all = this_gpu().memory;
+  return all - std::min<std::uint64_t>(all, weights);
+}
+
 void check_memory(const memory_forecast& forecast, const backend_flags& flags) {
   const bool gpu = flags.backend == "cuda";
   const std::optional<std::uint64_t> left = gpu ? std::optional<std::uint64_t>(this_gpu().memory) : available_memory();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -28,6 +29,9 @@ std::optional<bool> stays_quantized(std::string_view type);
 /// Estimates the memory for a prompt of `prompt` tokens. `length`: tokens of prompt and answer together. Throws `error` if the config's
 /// numbers are so large that the bytes do not fit into std::size_t.
 memory_forecast forecast_memory(const opened_model& model, const backend_flags& flags, std::size_t prompt, std::size_t length);
+
+/// Returns the memory that is left for keys and values after the weights were loaded; nullopt if it is not known.
+std::optional<std::uint64_t> memory_for_sequences(const backend_flags& flags, std::size_t weights);
 
 /// Throws `error` (no_memory) if the forecast exceeds the free memory of this process or, on cuda, the whole memory of the GPU. Does
 /// nothing if the free memory is not known.

@@ -77,6 +77,7 @@ void completion_answer::listen(std::size_t which, generation_options& options) {
 }
 
 bool completion_answer::take(choice& into, token_id id) {
+  if (over_) return false;  // another choice has failed
   if (request_.top_logprobs) note_logprob(into, id);
   const bool goes_on = into.text.feed(id < tokens_.size() ? into.decoder.push(id) : "");
   if (request_.stream && request_.tools.empty() && !into.unsent.empty()) send_text(into);  // only the whole text shows whether it has calls
@@ -211,12 +212,12 @@ void completion_answer::failed(std::exception_ptr fault) {
 }
 
 json completion_answer::usage() const {
-  std::size_t generated = 0, cached = prompt_.size(), rows = 0, dense_rows = 0, revived = 0;
+  std::size_t written = 0, cached = prompt_.size(), rows = 0, dense_rows = 0, revived = 0;
   double share = 0, first = 0;
   for (const ended_answer& answer : results_) {
     const generation& each = answer.result;
     cached = std::min(cached, answer.cached_tokens);
-    generated += each.tokens.size();
+    written += each.tokens.size();
     rows += each.cost.rows;
     dense_rows += each.cost.dense_rows;
     revived += each.cost.revived;
@@ -225,8 +226,8 @@ json completion_answer::usage() const {
   }
   return {
       {"prompt_tokens", prompt_.size()},
-      {"completion_tokens", generated},
-      {"total_tokens", prompt_.size() + generated},
+      {"completion_tokens", written},
+      {"total_tokens", prompt_.size() + written},
       {"prompt_tokens_details", {{"cached_tokens", cached}}},
       {"pruning",
        {{"rows", rows}, {"dense_rows", dense_rows}, {"share_of_prompt", share}, {"revived", revived}, {"seconds_to_first_token", first}}}};

@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "serve/client_json.hpp"
+
 namespace lazyprune {
 namespace program {
 namespace {
@@ -155,7 +157,7 @@ void parse_arguments(const request_fields& from, const std::string& place, json&
     json& function = call["function"];
     if (!function.contains("name") || !function["name"].is_string() || !function.contains("arguments")) refuse();
     json& arguments = function["arguments"];
-    if (arguments.is_string()) arguments = json::parse(arguments.get<std::string>(), nullptr, false);
+    if (arguments.is_string()) arguments = read_client_json(arguments.get<std::string>());
     if (!arguments.is_object()) refuse();
   }
 }
@@ -225,12 +227,7 @@ void read_logprobs(request_fields& from, bool chat, completion_request& into) {
 }  // namespace
 
 completion_request read_completion_request(std::string_view body, bool chat) {
-  json parsed;
-  try {
-    parsed = json::parse(body);
-  } catch (const json::parse_error& fault) {
-    throw error("request", "byte " + std::to_string(fault.byte), "JSON", "something else");
-  }
+  const json parsed = read_client_json(body);
   request_fields all(parsed, "");
   completion_request request;
   request.model = all.text("model").value_or("");
@@ -248,7 +245,10 @@ completion_request read_completion_request(std::string_view body, bool chat) {
   request.sampler.top_p = all.number<double>("top_p", 0, 1).value_or(request.sampler.top_p);
   request.sampler.min_p = all.number<double>("min_p", 0, 1).value_or(request.sampler.min_p);
   request.sampler.top_k = all.number<std::size_t>("top_k", 0, no_bound).value_or(request.sampler.top_k);
-  request.seed = all.number<std::uint64_t>("seed", 0, std::numeric_limits<std::uint64_t>::max());
+  if (const json* const seed = all.take("seed")) {
+    if (!seed->is_number_integer()) all.refuse("seed", "a whole number", shown(*seed));
+    request.seed = seed->is_number_unsigned() ? seed->get<std::uint64_t>() : static_cast<std::uint64_t>(seed->get<std::int64_t>());
+  }
   request.choices = all.number<std::size_t>("n", 1, most_choices).value_or(1);
   request.stops = read_stops(all);
   read_logprobs(all, chat, request);

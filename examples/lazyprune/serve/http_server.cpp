@@ -168,7 +168,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     if (!answering_ || !events_) return;
     answering_ = events_ = false;
     if (version_ >= 11) return write(beast::buffers_to_string(http::make_chunk_last()));
-    if (out_.empty()) next();
+    if (out_.empty() && !writing_) next();
   }
 
   void when_lost(std::function<void()> call) {
@@ -196,6 +196,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   }
 
   void took(error_code fault) {
+    if (gone_) return;
     stream_.expires_never();
     const bool understood = !fault;
     answering_ = true;
@@ -422,7 +423,9 @@ std::uint16_t http_server::port() const { return in_->port(); }
 std::size_t http_server::connections() const { return in_->count; }
 void http_server::run(std::chrono::seconds within, std::function<void()> ending) { in_->run(within, std::move(ending)); }
 void http_server::drain() {
-  asio::post(in_->io, [in = in_] { in->begin_drain(); });
+  asio::post(in_->io, [to = std::weak_ptr(in_)] {
+    if (const auto in = to.lock()) in->begin_drain();
+  });
 }
 
 }  // namespace program

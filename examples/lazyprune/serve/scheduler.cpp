@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,18 @@
 
 namespace lazyprune {
 namespace program {
+namespace {
+
+/// Tells an answer its end. A callback that throws is the fault of its own answer, which nobody waits for any more.
+template <class Callback, class... Ends>
+void tell(const Callback& callback, const Ends&... how) noexcept {
+  try {
+    callback(how...);
+  } catch (...) {
+  }
+}
+
+}  // namespace
 
 scheduler::scheduler(lazyprune::program::engine& engine, scheduler_limits limits)
     : engine_(engine), limits_(limits), batch_(engine.begin_batch(limits.cache_bytes)), thread_([this] { work(); }) {}
@@ -31,7 +44,8 @@ std::optional<std::vector<scheduler::ticket>> scheduler::add(std::vector<schedul
       throw error("request", "", "an answer whose keys and values take at most " + std::to_string(limits_.bytes) + " bytes",
                   std::to_string(each.bytes), error_code::no_memory);
     }
-  if (waiting_.size() + answers.size() > limits_.waiting) {
+  const std::size_t start_at_once = limits_.together - std::min(limits_.together, counts_.running);
+  if (waiting_.size() + answers.size() > limits_.waiting + start_at_once) {
     ++counts_.refused;
     return std::nullopt;
   }
@@ -66,29 +80,38 @@ void scheduler::work() {
       late = take_late();
       admitted = admit();
     }
-    for (waiting_answer& each : late) each.what.failed(std::make_exception_ptr(deadline_passed()));
+    for (waiting_answer& each : late) tell(each.what.failed, std::make_exception_ptr(deadline_passed()));
     for (waiting_answer& each : admitted) start(each);
     if (running_.empty()) continue;
     try {
       step();
     } catch (...) {  // no memory for the batch's own lists
       fail_all(std::current_exception());
-      batch_ = engine_.begin_batch(limits_.cache_bytes);
+      batch_.reset();
+    }
+    while (!batch_) {
+      try {
+        batch_ = engine_.begin_batch(limits_.cache_bytes);
+      } catch (const std::bad_alloc&) {
+        std::this_thread::sleep_for(std::chrono::seconds(1));  // others may give memory back
+      }
     }
   }
   const auto ending =
       std::make_exception_ptr(error("server", "", "a request before the server ends", "one that it cannot answer any more"));
   fail_all(ending);
-  for (waiting_answer& each : waiting_) each.what.failed(ending);
+  for (waiting_answer& each : waiting_) tell(each.what.failed, ending);
 }
 
 void scheduler::fail_all(std::exception_ptr fault) {
   for (auto& [number, each] : std::exchange(running_, {})) {
-    if (!each.cancelled) each.what.failed(fault);
+    if (!each.cancelled) tell(each.what.failed, fault);
     const std::lock_guard lock(mutex_);
     counts_.bytes -= each.what.bytes;
-    ++counts_.failed;
+    if (!each.cancelled) ++counts_.failed;
   }
+  const std::lock_guard lock(mutex_);
+  counts_.running = 0;
 }
 
 /// Takes the answers that have waited too long, and stops those that have run too long.
@@ -97,12 +120,15 @@ std::vector<scheduler::waiting_answer> scheduler::take_late() {
   for (auto& [number, each] : running_)
     if (each.what.deadline < now && !std::exchange(each.late, true)) batch_->stop(number);
   std::vector<waiting_answer> late;
-  std::erase_if(waiting_, [&](waiting_answer& each) {
-    if (each.what.deadline >= now) return false;
-    late.push_back(std::move(each));
-    ++counts_.failed;
-    return true;
-  });
+  for (auto each = waiting_.begin(); each != waiting_.end();) {
+    if (each->what.deadline >= now) {
+      ++each;
+      continue;
+    }
+    late.push_back(std::move(*each));
+    each = waiting_.erase(each);
+  }
+  counts_.failed += late.size();
   return late;
 }
 
@@ -134,9 +160,10 @@ void scheduler::start(waiting_answer& next) {
     const std::size_t number = batch_->add(std::move(what.session), what.prompt, what.options);
     running_.emplace(number, running_answer{next.number, std::move(what)});
   } catch (...) {
-    what.failed(std::current_exception());
+    tell(what.failed, std::current_exception());
     const std::lock_guard lock(mutex_);
     counts_.bytes -= what.bytes;
+    counts_.running = running_.size();
     ++counts_.failed;
   }
 }
@@ -160,10 +187,11 @@ void scheduler::step() {
   const std::size_t read = unread - std::min(unread, batch_->unread());
   // The last step of a prompt also computes the layers that the other steps left out, so its time does not show how long
   // a chunk takes.
-  if (read == 0)
-    decode_seconds_ = seconds;
-  else if (ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0))
+  if (read == 0) {
+    if (generating > 0) decode_seconds_ = seconds;  // a step may also only end answers that were stopped
+  } else if (ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0)) {
     token_seconds_ = std::max(seconds - (generating > 0 ? decode_seconds_ : 0), 0.0) / static_cast<double>(read);
+  }
 
   for (ended_answer& each : ended) {
     const auto at = running_.find(each.number);
@@ -172,9 +200,9 @@ void scheduler::step() {
     if (!done.cancelled) {
       if (done.late && each.result.reason == finish_reason::stop && !each.fault) each.fault = std::make_exception_ptr(deadline_passed());
       if (each.fault)
-        done.what.failed(each.fault);
+        tell(done.what.failed, each.fault);
       else
-        done.what.ended(each);
+        tell(done.what.ended, each);
     }
     const std::lock_guard lock(mutex_);
     counts_.bytes -= done.what.bytes;

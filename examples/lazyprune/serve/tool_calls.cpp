@@ -6,6 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "serve/client_json.hpp"
+
+#include <lazyprune/core/error.hpp>
+
 namespace lazyprune {
 namespace program {
 namespace {
@@ -19,7 +23,12 @@ std::string_view without_spaces(std::string_view text) {
 }
 
 std::optional<tool_call> read_call(std::string_view text) {
-  const json call = json::parse(text, nullptr, false);
+  json call;
+  try {
+    call = read_client_json(text);
+  } catch (const error&) {
+    return std::nullopt;  // a text
+  }
   if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return std::nullopt;
   for (const char* const key : {"arguments", "parameters"})
     if (call.contains(key) && call[key].is_object() && call.size() == 2)

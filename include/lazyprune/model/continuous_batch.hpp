@@ -149,19 +149,21 @@ class continuous_batch {
   struct part {
     member* whose;
     sequence_step<Backend> step;
+    std::size_t known;  // tokens of the sequence before the step
   };
 
   std::vector<part> next_parts(std::size_t prompt_tokens) {
     std::vector<part> parts;
     for (member& m : members_) {
       if (m.generates()) {
-        parts.push_back({&m, m.run.next()});
+        parts.push_back({&m, m.run.next(), m.seq.known()});
       } else if (m.stays()) {
         if (prompt_tokens < least_prompt_tokens) continue;  // this prompt waits for those before it
         const std::size_t count = piece_of(m.unread.size(), prompt_tokens);
         prompt_tokens -= std::min(count, prompt_tokens);
         if (count == m.unread.size() && m.seq.known() > m.before && options_.before_question) options_.before_question(m.seq);
-        parts.push_back({&m, {m.seq, m.unread.first(count), phase::prefill, count == m.unread.size() ? 1u : 0u, &*m.in_prompt}});
+        parts.push_back(
+            {&m, {m.seq, m.unread.first(count), phase::prefill, count == m.unread.size() ? 1u : 0u, &*m.in_prompt}, m.seq.known()});
       }
     }
     return parts;
@@ -191,8 +193,13 @@ class continuous_batch {
       }
       if (outputs > 0) logits = read_logits(work_, 0, outputs);
     } catch (...) {
-      if (parts.size() == 1) return parts.front().whose->fail();
-      for (const part& p : parts) run(std::span(&p, 1));
+      const bool alone = parts.size() == 1;
+      for (const part& p : parts) {
+        if (alone || p.whose->seq.known() != p.known)  // the step was done, and the fault came after it
+          p.whose->fail();
+        else
+          run(std::span(&p, 1));
+      }
       return;
     }
     for (const part& p : parts) {

@@ -27,9 +27,11 @@ class served {
  public:
   explicit served(std::vector<std::string> more = {}) : program_(arguments(std::move(more))) {
     const std::string before = " at http://127.0.0.1:";
-    while (program_.err().find('\n', program_.err().find(before)) == std::string::npos || program_.err().find(before) == std::string::npos)
-      std::this_thread::yield();
-    const std::string said = program_.err();
+    std::string said;
+    while (said.find(before) == std::string::npos || !said.ends_with('\n')) {
+      REQUIRE_MESSAGE(!program_.has_ended(), said);
+      said = program_.err();
+    }
     port_ = static_cast<std::uint16_t>(std::stoi(said.substr(said.find(before) + before.size())));
   }
 
@@ -334,15 +336,23 @@ TEST_CASE("errors have OpenAI's form") {
     const json inside = json::parse(answer.body)["error"];
     return std::to_string(answer.status) + ' ' + inside["code"].dump() + ' ' + inside["param"].dump();
   };
-  CHECK(fault("/v1/completions", "{") == R"(400 "invalid_value" "byte 2")");
+  CHECK(fault("/v1/completions", "{") == R"(400 "invalid_value" "byte 1")");
   CHECK(fault("/v1/completions", R"({"prompt":"a","echo":true})") == R"(400 "unsupported_parameter" "echo")");
   CHECK(fault("/v1/completions", R"({"prompt":"a","max_tokens":5000})") == R"(400 "context_length_exceeded" "max_tokens")");
   CHECK(fault("/v1/completions", R"({"prompt":[99999999]})") == R"(400 "invalid_value" "token id")");
   CHECK(fault("/v1/completions", json({{"prompt", words(5000)}}).dump()) == R"(400 "context_length_exceeded" "prompt")");
   CHECK(fault("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})") == R"(400 "invalid_value" "messages")");
+  const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
+  for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/tokenize"})
+    CHECK(fault(path, deep) == R"(400 "invalid_value" null)");
+  CHECK(fault("/v1/completions", R"({"prompt":"a","max_tokens":1e999})").starts_with("400"));
   CHECK(fault("/v1/nothing", "{}") == R"(404 "not_found" null)");
   const http_answer wrong = server.get("/v1/completions");
   CHECK(wrong.status == 405);
+  http_client head(server.port());  // such an answer has the length of a body, and no body
+  head.request("HEAD", "/health", "", "Connection: close\r\n");
+  CHECK(head.wait_for("HTTP/1.1 200 OK\r\n"));
+  CHECK(!head.wait_for("status"));
   CHECK(wrong.head.find("Allow: POST") != wrong.head.npos);
   CHECK(server.get("/health").status == 200);
 }

@@ -121,6 +121,16 @@ TEST_CASE("an HTTP/1.0 client gets events until the connection ends") {
   client.send("GET /events HTTP/1.0\r\n\r\n");
   CHECK(client.wait_for("data: one\n\ndata: two\n\n"));
   CHECK(client.is_closed());
+  http_client slow(server.port());
+  slow.send("GET /wait HTTP/1.0\r\n\r\n");
+  const http_reply reply = server.waiting();
+  const std::string large(8 << 20, 'x');  // more than the system takes at once
+  reply.begin_events();
+  reply.event(large);
+  reply.event("end");
+  reply.end_events();
+  CHECK(slow.wait_for("data: end\n\n"));
+  CHECK(slow.is_closed());
 }
 
 TEST_CASE("a request that cannot be answered gets a status, and the others go on") {

@@ -82,7 +82,7 @@ TEST_CASE("answers that are scheduled together are the same as alone") {
 
 TEST_CASE("answers beyond the queue are refused together, and those that need too much memory are an error") {
   scheduler_limits limits = scheduling::roomy();
-  limits.waiting = 2;
+  limits.together = limits.waiting = 1;
   limits.bytes = 250;
   scheduling a(limits);
   std::promise<std::vector<token_id>> unused;
