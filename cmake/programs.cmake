@@ -8,6 +8,7 @@ if(CMAKE_C_COMPILER)
 endif()
 
 find_package(CLI11 CONFIG QUIET)
+find_package(Boost 1.74 QUIET) # headers only, for `lazyprune serve`
 set(missing "")
 foreach(pair IN ITEMS "xsimd libxsimd-dev" "nlohmann_json nlohmann-json3-dev" "CLI11 libcli11-dev"
                       "OpenMP_CXX OpenMP (comes with g++; for clang: libomp-dev)")
