@@ -105,7 +105,11 @@ class serving {
   }
 
   int run() {
-    http_server server(flags_.http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
+    http_options http = flags_.http;
+    http.allows = [this](std::string_view path, std::string_view authorization) { return path == "/health" || keys_.allow(authorization); };
+    http.refusal =
+        dumped(error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"));
+    http_server server(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
     server_ = &server;
     const memory_forecast forecast = forecast_memory(model_, flags_.backend, context_, 0);
     if (!flags_.force_memory) check_memory(forecast, flags_.backend);
@@ -141,11 +145,6 @@ class serving {
       return (request.method == method || (method == "GET" && request.method == "HEAD")) && request.path == path;
     };
     if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
-    if (!keys_.allow(request.authorization))
-      return send_json(
-          reply, 401,
-          error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"),
-          {{"WWW-Authenticate", "Bearer"}});
     try {
       if (is("GET", "/v1/models")) return send_json(reply, 200, {{"object", "list"}, {"data", json::array({about_model()})}});
       if (is("GET", "/metrics")) return reply.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics());

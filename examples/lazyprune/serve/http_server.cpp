@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include <poll.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -42,6 +44,8 @@ std::string message_text(const Message& message) {
 }
 
 std::string view_text(beast::string_view text) { return {text.data(), text.size()}; }
+
+std::string path_of(beast::string_view target) { return view_text(target.substr(0, target.find('?'))); }
 
 /// Whether this is a fault of the request, and not of the connection.
 bool is_malformed(error_code fault) {
@@ -84,7 +88,7 @@ class http_listener : public std::enable_shared_from_this<http_listener> {
 
 class http_connection : public std::enable_shared_from_this<http_connection> {
  public:
-  http_connection(tcp::socket socket, http_listener& server) : server_(server), stream_(std::move(socket)) {
+  http_connection(tcp::socket socket, http_listener& server) : server_(server), stream_(std::move(socket)), clock_(server.io) {
     server_.open.insert(this);
     server_.count = server_.open.size();
   }
@@ -183,11 +187,28 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     idle_ = false;
     stream_.expires_after(server_.options.stalled);
     http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code fault, std::size_t) {
-      if (fault || !beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) return self->read_body(fault);
+      if (fault) return self->took(fault);
+      if (!self->is_allowed()) return self->refuse_unread();
+      if (!beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) return self->read_body({});
       // The client waits for this line before it sends the body, as curl does for long ones.
       self->sent_ = "HTTP/1.1 100 Continue\r\n\r\n";
       asio::async_write(self->stream_, asio::buffer(self->sent_), [self](error_code cut, std::size_t) { self->read_body(cut); });
     });
+  }
+
+  bool is_allowed() const {
+    const auto& head = parser_->get();
+    return !server_.options.allows || server_.options.allows(path_of(head.target()), view_text(head[http::field::authorization]));
+  }
+
+  /// Answers a request without reading its body, and so ends the connection.
+  void refuse_unread() {
+    stream_.expires_never();
+    answering_ = true;
+    keep_alive_ = false;
+    version_ = parser_->get().version() == 10 ? 10 : 11;
+    head_ = parser_->get().method() == http::verb::head;
+    send(401, "application/json", server_.options.refusal, {{"WWW-Authenticate", "Bearer"}});
   }
 
   void read_body(error_code fault) {
@@ -214,9 +235,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
       return close();
     }
     http::request<http::string_body> read = parser_->release();
-    std::string target = view_text(read.target());
-    http_request request{view_text(read.method_string()), target.substr(0, target.find('?')), view_text(read[http::field::authorization]),
-                         std::move(read.body())};
+    http_request request{view_text(read.method_string()), path_of(read.target()), std::move(read.body())};
     watch();
     const http_reply reply(server_.shared_from_this(), weak_from_this(), requests_);
     kept_ = shared_from_this();  // until the answer has ended
@@ -238,13 +257,26 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
       self->stream_.socket().non_blocking(true, why);
       const std::size_t bytes = self->stream_.socket().receive(asio::buffer(&byte, 1), tcp::socket::message_peek, why);
       if (why == asio::error::would_block) return self->watch();
-      if (why || bytes == 0) self->close();
+      if (why || bytes == 0) return self->close();
+      self->watch_by_clock();
+    });
+  }
+
+  /// Watches a client that has sent its next request already. The socket stays readable, so only the system's flag shows that it leaves.
+  void watch_by_clock() {
+    clock_.expires_after(std::chrono::milliseconds(250));
+    clock_.async_wait([self = shared_from_this(), request = requests_](error_code fault) {
+      if (fault || request != self->requests_ || self->gone_) return;
+      pollfd state{self->stream_.socket().native_handle(), POLLRDHUP, 0};
+      if (::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) return self->close();
+      self->watch_by_clock();
     });
   }
 
   void lost() {
     if (gone_) return;
     gone_ = true;
+    clock_.cancel();
     answering_ = false;
     if (const auto call = std::exchange(lost_, {})) call();
     out_.clear();
@@ -274,6 +306,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   /// Reads the next request, or closes the connection.
   void next() {
     ++requests_;
+    clock_.cancel();
     lost_ = {};
     const auto self = std::exchange(kept_, {});
     stream_.cancel();  // the watch
@@ -296,6 +329,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
 
   http_listener& server_;
   beast::tcp_stream stream_;
+  asio::steady_timer clock_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<http_connection> kept_;  // this, until the answer has ended

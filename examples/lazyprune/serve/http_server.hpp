@@ -17,9 +17,8 @@ namespace lazyprune {
 namespace program {
 
 struct http_request {
-  std::string method;         // "GET", "POST", ...
-  std::string path;           // the target without its query
-  std::string authorization;  // the header of this name; empty if there is none
+  std::string method;  // "GET", "POST", ...
+  std::string path;    // the target without its query
   std::string body;
 };
 
@@ -30,6 +29,10 @@ struct http_options {
   std::size_t body_bytes = 8 << 20;  // a longer body is refused (413)
   std::chrono::seconds idle{75};     // a connection without a request is closed after this time
   std::chrono::seconds stalled{60};  // a client that takes this long to send a request, or to take what is written, is cut off
+  // Returns whether to read the body of a request to this path with this Authorization header. If not, the client gets status 401 and
+  // `refusal`, a JSON text. The server's thread calls it. Empty: all requests are allowed.
+  std::function<bool(std::string_view path, std::string_view authorization)> allows{};
+  std::string refusal{};
 };
 
 class http_connection;

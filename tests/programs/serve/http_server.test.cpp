@@ -12,6 +12,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -73,7 +74,7 @@ class echo_server {
       waiting_.push_back(reply);
       return;
     }
-    reply.send(200, "text/plain", request.method + ' ' + request.path + ' ' + request.authorization + ' ' + request.body);
+    reply.send(200, "text/plain", request.method + ' ' + request.path + ' ' + request.body);
   }
 
   std::mutex mutex_;
@@ -87,15 +88,15 @@ class echo_server {
 TEST_CASE("a connection takes one request after another") {
   echo_server server;
   http_client client(server.port());
-  const http_answer first = client.ask("POST", "/echo?query=1", "the body", "Authorization: Bearer key\r\n");
+  const http_answer first = client.ask("POST", "/echo?query=1", "the body");
   CHECK(first.status == 200);
-  CHECK(first.body == "POST /echo Bearer key the body");
+  CHECK(first.body == "POST /echo the body");
   client.request("GET", "/events");
   client.request("GET", "/echo");  // sent before the answer to the first one has come
   const http_answer events = client.read();
   CHECK(events.head.find("text/event-stream") != events.head.npos);
   CHECK(events.body == "data: one\n\ndata: two\n\n");
-  CHECK(client.read().body == "GET /echo  ");
+  CHECK(client.read().body == "GET /echo ");
   const http_answer last = client.ask("GET", "/echo", "", "Connection: close\r\n");
   CHECK(last.status == 200);
   CHECK(client.is_closed());
@@ -109,7 +110,7 @@ TEST_CASE("a client that asks whether to send its body is told to go on") {
   client.send("POST /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   CHECK(client.read().status == 100);
   client.send("body");
-  CHECK(client.read().body == "POST /echo  body");
+  CHECK(client.read().body == "POST /echo body");
   http_client too_long(server.port());
   too_long.send("POST /echo HTTP/1.1\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
   CHECK(too_long.read().status == 413);
@@ -153,6 +154,32 @@ TEST_CASE("a request that cannot be answered gets a status, and the others go on
   CHECK(good.ask("GET", "/echo").status == 200);
 }
 
+TEST_CASE("a request that is not allowed is refused before its body is read") {
+  http_options options;
+  options.allows = [](std::string_view path, std::string_view authorization) { return path == "/open" || authorization == "Bearer key"; };
+  options.refusal = "no key";
+  echo_server server(options);
+  http_client client(server.port());
+  client.send("POST /echo HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+  const http_answer refused = client.read();
+  CHECK(refused.status == 401);
+  CHECK(refused.body == "no key");
+  CHECK(client.is_closed());
+  CHECK(http_client(server.port()).ask("POST", "/echo", "body", "Authorization: Bearer key\r\n").body == "POST /echo body");
+  CHECK(http_client(server.port()).ask("GET", "/open?a=b").body == "GET /open ");
+}
+
+TEST_CASE("the server notices that a client leaves which has sent its next request already") {
+  echo_server server;
+  {
+    http_client client(server.port());
+    client.request("GET", "/wait");
+    server.waiting();
+    client.request("GET", "/echo");
+  }
+  while (server.lost == 0) std::this_thread::yield();
+}
+
 TEST_CASE("the server knows that a client has left before it writes") {
   echo_server server;
   {
@@ -181,7 +208,7 @@ TEST_CASE("what comes after the end of an answer does not reach the next one") {
   reply.send(200, "text/plain", "too late");
   CHECK(client.read().body == "first");
   reply.send(200, "text/plain", "too late");
-  CHECK(client.ask("GET", "/echo").body == "GET /echo  ");
+  CHECK(client.ask("GET", "/echo").body == "GET /echo ");
   CHECK(server.lost == 0);
 }
 
@@ -218,7 +245,7 @@ TEST_CASE("idle connections cost no threads, and the answers stay the same") {
   for (std::size_t i = 0; i < count; ++i) idle.push_back(std::make_unique<http_client>(server.port()));
   while (server.server().connections() < count) std::this_thread::yield();
   CHECK(threads() == before);
-  CHECK(http_client(server.port()).ask("GET", "/echo").body == "GET /echo  ");
+  CHECK(http_client(server.port()).ask("GET", "/echo").body == "GET /echo ");
 }
 
 TEST_CASE("a server that drains answers open requests, and takes no new ones") {
