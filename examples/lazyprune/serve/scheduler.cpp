@@ -104,14 +104,17 @@ void scheduler::work() {
 }
 
 void scheduler::fail_all(std::exception_ptr fault) {
-  for (auto& [number, each] : std::exchange(running_, {})) {
-    if (!each.cancelled) tell(each.what.failed, fault);
+  const auto all = std::exchange(running_, {});
+  {
     const std::lock_guard lock(mutex_);
-    counts_.bytes -= each.what.bytes;
-    if (!each.cancelled) ++counts_.failed;
+    for (const auto& [number, each] : all) {
+      counts_.bytes -= each.what.bytes;
+      if (!each.cancelled) ++counts_.failed;
+    }
+    counts_.running = 0;
   }
-  const std::lock_guard lock(mutex_);
-  counts_.running = 0;
+  for (const auto& [number, each] : all)
+    if (!each.cancelled) tell(each.what.failed, fault);
 }
 
 /// Takes the answers that have waited too long, and stops those that have run too long.
@@ -160,11 +163,13 @@ void scheduler::start(waiting_answer& next) {
     const std::size_t number = batch_->add(std::move(what.session), what.prompt, what.options);
     running_.emplace(number, running_answer{next.number, std::move(what)});
   } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      counts_.bytes -= what.bytes;
+      counts_.running = running_.size();
+      ++counts_.failed;
+    }
     tell(what.failed, std::current_exception());
-    const std::lock_guard lock(mutex_);
-    counts_.bytes -= what.bytes;
-    counts_.running = running_.size();
-    ++counts_.failed;
   }
 }
 
@@ -193,31 +198,32 @@ void scheduler::step() {
     token_seconds_ = std::max(seconds - (generating > 0 ? decode_seconds_ : 0), 0.0) / static_cast<double>(read);
   }
 
-  for (ended_answer& each : ended) {
-    const auto at = running_.find(each.number);
-    running_answer done = std::move(at->second);
-    running_.erase(at);
-    if (!done.cancelled) {
-      if (done.late && each.result.reason == finish_reason::stop && !each.fault) each.fault = std::make_exception_ptr(deadline_passed());
-      if (each.fault)
-        tell(done.what.failed, each.fault);
-      else
-        tell(done.what.ended, each);
+  std::vector<running_answer> done;
+  {
+    const std::lock_guard lock(mutex_);  // the counts change before a client hears of its answer
+    for (ended_answer& each : ended) {
+      const running_answer& answer = done.emplace_back(std::move(running_.extract(each.number).mapped()));
+      counts_.bytes -= answer.what.bytes;
+      if (answer.cancelled) continue;
+      if (answer.late && each.result.reason == finish_reason::stop && !each.fault) each.fault = std::make_exception_ptr(deadline_passed());
+      ++(each.fault ? counts_.failed : counts_.ended);
+      counts_.prompt_tokens += answer.what.prompt.size();
+      counts_.cached_tokens += each.cached_tokens;
+      counts_.generated_tokens += each.result.tokens.size();
+      counts_.rows += each.result.cost.rows;
+      counts_.dense_rows += each.result.cost.dense_rows;
     }
-    const std::lock_guard lock(mutex_);
-    counts_.bytes -= done.what.bytes;
-    if (done.cancelled) continue;
-    ++(each.fault ? counts_.failed : counts_.ended);
-    counts_.prompt_tokens += done.what.prompt.size();
-    counts_.cached_tokens += each.cached_tokens;
-    counts_.generated_tokens += each.result.tokens.size();
-    counts_.rows += each.result.cost.rows;
-    counts_.dense_rows += each.result.cost.dense_rows;
+    ++counts_.steps;
+    counts_.cache_bytes = batch_->cache_bytes();
+    counts_.running = running_.size();
   }
-  const std::lock_guard lock(mutex_);
-  ++counts_.steps;
-  counts_.cache_bytes = batch_->cache_bytes();
-  counts_.running = running_.size();
+  for (std::size_t i = 0; i < done.size(); ++i) {
+    if (done[i].cancelled) continue;
+    if (ended[i].fault)
+      tell(done[i].what.failed, ended[i].fault);
+    else
+      tell(done[i].what.ended, ended[i]);
+  }
 }
 
 }  // namespace program
