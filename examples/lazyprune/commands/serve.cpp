@@ -22,6 +22,7 @@
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/scheduler.hpp"
+#include "words/chat_ids.hpp"
 #include "words/model_words.hpp"
 
 #include <lazyprune/core/error.hpp>
@@ -73,19 +74,6 @@ void send_json(const http_reply& reply, unsigned status, const json& answer, htt
   reply.send(status, "application/json", dumped(answer), std::move(more));
 }
 
-/// Returns the runs of the first `bytes` bytes of the text.
-std::vector<text_run> runs_before(const std::vector<text_run>& runs, std::size_t bytes) {
-  std::vector<text_run> before;
-  for (const text_run& run : runs) {
-    if (bytes == 0) break;
-    text_run part = run;
-    part.text = part.text.substr(0, std::min(bytes, part.text.size()));
-    bytes -= part.text.size();
-    before.push_back(part);
-  }
-  return before;
-}
-
 class serving {
  public:
   serving(const serve_flags& flags, const policy_registry& policies)
@@ -125,10 +113,10 @@ class serving {
  private:
   /// A tenth of the memory that is free after loading stays free. The cache gets its part, and the sequences get the rest.
   scheduler_limits limits() const {
-    constexpr std::size_t unknown = std::size_t{1} << 30;
+    constexpr std::uint64_t if_unknown = std::uint64_t{4} << 30;
     const auto free = memory_for_sequences(flags_.backend, engine_->weight_bytes());
     scheduler_limits limits{.waiting = flags_.queue, .together = flags_.sequences};
-    limits.cache_bytes = flags_.cache_mebibytes ? *flags_.cache_mebibytes << 20 : static_cast<std::size_t>(free.value_or(4 * unknown)) / 4;
+    limits.cache_bytes = flags_.cache_mebibytes ? *flags_.cache_mebibytes << 20 : static_cast<std::size_t>(free.value_or(if_unknown) / 4);
     limits.bytes = std::numeric_limits<std::size_t>::max();
     if (free && !flags_.force_memory) {
       const auto usable = static_cast<std::size_t>(*free - *free / 10);
@@ -183,8 +171,7 @@ class serving {
     add("answers_cancelled_total", "counter", "Answers whose client left.", now.cancelled);
     add("answers_refused_total", "counter", "Requests refused with status 429 or 503.", now.refused);
     add("prompt_tokens_total", "counter", "Prompt tokens of ended answers.", now.prompt_tokens);
-    add("cached_tokens_total", "counter", "Prompt tokens whose rows below the first pruning were kept from earlier prompts.",
-        now.cached_tokens);
+    add("cached_tokens_total", "counter", "Prompt tokens that came from the cache.", now.cached_tokens);
     add("generated_tokens_total", "counter", "Generated tokens of ended answers.", now.generated_tokens);
     add("rows_total", "counter", "Rows computed for ended answers. A row is one token in one layer.", now.rows);
     add("dense_rows_total", "counter", "Rows that the dense model would have computed for them.", now.dense_rows);
@@ -205,7 +192,7 @@ class serving {
       if (!parsed["prompt"].is_string()) throw error("request", "prompt", "a string", dumped(parsed["prompt"]));
       ids = tokens_.encode(parsed["prompt"].get<std::string>(), special_tokens::spelled_out);
     } else {
-      ids = chat_ids(dumped(parsed["messages"])).ids;
+      ids = prompt_of(dumped(parsed["messages"])).ids;
     }
     send_json(reply, 200, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", context_}});
   }
@@ -218,7 +205,7 @@ class serving {
 
   /// Puts a chat into the model's template. The tokens before the last user's text are never pruned: the template's, the system's, and
   /// earlier turns.
-  prompt_tokens chat_ids(const std::string& messages, const std::string& tools = {}) const {
+  prompt_tokens prompt_of(const std::string& messages, const std::string& tools = {}) const {
     if (!chat_->get()) throw error("request", "messages", "a model with a chat template", "none in " + model_.path().string());
     chat_request request;
     request.set_messages(messages, "messages");
@@ -271,7 +258,7 @@ class serving {
     const completion_request asked = read_completion_request(body, chat);
     prompt_tokens prompt;
     if (chat)
-      prompt = chat_ids(asked.messages, asked.tools);
+      prompt = prompt_of(asked.messages, asked.tools);
     else if (asked.prompt)
       prompt.ids = tokens_.encode(*asked.prompt, special_tokens::spelled_out);
     else
@@ -288,6 +275,7 @@ class serving {
 
     const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
     const auto answer = std::make_shared<completion_answer>(asked, chat, id, name_, prompt.ids, tokens_, reply);
+    const any_session session = session_for(asked, prompt.kept_first);
     std::vector<scheduled_answer> choices;
     const std::uint64_t seed = asked.seed ? *asked.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
     for (std::size_t i = 0; i < asked.choices; ++i) {
@@ -298,8 +286,7 @@ class serving {
       options.sampler.seed = seed + i;
       options.eos = ends_;
       answer->listen(i, options);
-      choices.push_back({session_for(asked, prompt.kept_first), prompt.ids, std::move(options),
-                         kv_token_ * (prompt.ids.size() + options.max_new),
+      choices.push_back({session.clone(), prompt.ids, std::move(options), kv_token_ * (prompt.ids.size() + options.max_new),
                          [answer, i](const ended_answer& result) { answer->ended(i, result); },
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
       if (flags_.deadline.count() > 0) choices.back().deadline = deadline;

@@ -108,8 +108,6 @@ class answer_batch {
   virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) = 0;
   /// Ends an answer at the next step, with the reason `stop`.
   virtual void stop(std::size_t number) = 0;
-  /// The answers in the batch.
-  virtual std::size_t size() const = 0;
   /// The answers whose prompts were read.
   virtual std::size_t generating() const = 0;
   /// The tokens of prompts that steps have still to read.

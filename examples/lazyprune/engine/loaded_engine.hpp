@@ -123,7 +123,6 @@ class growing_batch final : public answer_batch {
     return begun_.insert(std::move(node)).position->first;
   }
   void stop(std::size_t number) override { batch_.stop(number); }
-  std::size_t size() const override { return batch_.size(); }
   std::size_t generating() const override { return batch_.generating(); }
   std::size_t unread() const override { return batch_.unread(); }
   std::size_t cache_bytes() const override { return cache_.bytes(); }

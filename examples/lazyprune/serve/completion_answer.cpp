@@ -146,11 +146,13 @@ void completion_answer::begin_stream() {
   if (std::exchange(begun_, true)) return;
   reply_.begin_events();
   if (!chat_) return;
-  for (const choice& each : choices_) {
-    json event = envelope("chat.completion.chunk", json::array({part(each, {{"role", "assistant"}, {"content", ""}}, nullptr)}));
-    if (request_.stream_usage) event["usage"] = nullptr;
-    reply_.event(dumped(event));
-  }
+  for (const choice& each : choices_) send_event(json::array({part(each, {{"role", "assistant"}, {"content", ""}}, nullptr)}));
+}
+
+void completion_answer::send_event(json choices, json used) {
+  json event = envelope(chat_ ? "chat.completion.chunk" : "text_completion", std::move(choices));
+  if (request_.stream_usage) event["usage"] = std::move(used);
+  reply_.event(dumped(event));
 }
 
 void completion_answer::add_calls(const choice& from, json& to) const {
@@ -173,10 +175,7 @@ void completion_answer::send_text(choice& from) {
   json content = chat_ ? json{{"content", std::move(text)}} : json(std::move(text));
   if (chat_ && !from.reason.empty() && content["content"].get_ref<const std::string&>().empty()) content = json::object();
   if (chat_) add_calls(from, content);
-  json event =
-      envelope(chat_ ? "chat.completion.chunk" : "text_completion", json::array({part(from, std::move(content), std::move(logprobs))}));
-  if (request_.stream_usage) event["usage"] = nullptr;
-  reply_.event(dumped(event));
+  send_event(json::array({part(from, std::move(content), std::move(logprobs))}));
 }
 
 void completion_answer::ended(std::size_t which, const ended_answer& answer) {
@@ -236,11 +235,7 @@ json completion_answer::usage() const {
 void completion_answer::finish() {
   if (std::exchange(over_, true)) return;
   if (request_.stream) {
-    if (request_.stream_usage) {
-      json event = envelope(chat_ ? "chat.completion.chunk" : "text_completion", json::array());
-      event["usage"] = usage();
-      reply_.event(dumped(event));
-    }
+    if (request_.stream_usage) send_event(json::array(), usage());
     reply_.event("[DONE]");
     return reply_.end_events();
   }

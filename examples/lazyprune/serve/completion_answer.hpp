@@ -78,6 +78,7 @@ class completion_answer {
   void add_calls(const choice& from, nlohmann::ordered_json& to) const;
   void begin_stream();
   void send_text(choice& from);
+  void send_event(nlohmann::ordered_json choices, nlohmann::ordered_json used = nullptr);
   nlohmann::ordered_json part(const choice& of, nlohmann::ordered_json delta, nlohmann::ordered_json logprobs) const;
   nlohmann::ordered_json envelope(std::string_view kind, nlohmann::ordered_json choices) const;
   nlohmann::ordered_json usage() const;

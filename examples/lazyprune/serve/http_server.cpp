@@ -47,7 +47,7 @@ std::string view_text(beast::string_view text) { return {text.data(), text.size(
 
 std::string path_of(beast::string_view target) { return view_text(target.substr(0, target.find('?'))); }
 
-/// Whether this is a fault of the request, and not of the connection.
+/// Returns whether the fault is the request's, and not the connection's.
 bool is_malformed(error_code fault) {
   return fault.category() == http::make_error_code(http::error::bad_method).category() && fault != http::error::end_of_stream &&
          fault != http::error::partial_message;

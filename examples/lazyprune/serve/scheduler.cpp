@@ -184,10 +184,9 @@ std::size_t scheduler::prompt_tokens() const {
 }
 
 void scheduler::step() {
-  const std::size_t tokens = std::min(prompt_tokens(), std::max(batch_->unread(), std::size_t{1})), unread = batch_->unread();
-  const std::size_t generating = batch_->generating();
+  const std::size_t unread = batch_->unread(), generating = batch_->generating();
   const auto start = std::chrono::steady_clock::now();
-  std::vector<ended_answer> ended = batch_->step(tokens);
+  std::vector<ended_answer> ended = batch_->step(prompt_tokens());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::size_t read = unread - std::min(unread, batch_->unread());
   // The last step of a prompt also computes the layers that the other steps left out, so its time does not show how long

@@ -50,7 +50,7 @@ struct scheduler_limits {
   double longest_step = 2.5;        // a step that also reads prompts takes at most about this many times as long as one that does not
 };
 
-/// What a scheduler has done so far, and does now.
+/// The counts of a scheduler's work.
 struct scheduler_counts {
   std::size_t steps = 0, ended = 0, failed = 0, cancelled = 0, refused = 0;
   std::size_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // of ended answers; cached ones are among the prompt tokens

@@ -145,7 +145,7 @@ class continuous_batch {
     bool generates() const { return stays() && unread.empty(); }
   };
 
-  /// What a step computes for one sequence.
+  /// One sequence's part of a step.
   struct part {
     member* whose;
     sequence_step<Backend> step;
