@@ -153,6 +153,78 @@ TEST_CASE("a step reads no more prompt tokens than asked for, and prompts are re
   CHECK(unread == std::vector<std::size_t>{26, 18, 9, 0, 0});
 }
 
+TEST_CASE("others generate between the layers of a long prompt's last piece, and the next prompt waits for it") {
+  struct watches final : step_observer {
+    std::vector<std::size_t>& log;
+    std::size_t name;
+    watches(std::vector<std::size_t>& l, std::size_t n) : log(l), name(n) {}
+    void layer_begins(const layer_plan& plan) override {
+      if (!plan.rows.empty()) log.push_back(name + plan.layer);
+    }
+  };
+  std::vector<std::size_t> log;
+  watches talks(log, 10), asks_much(log, 20), waits(log, 30);
+  batch_bench<reference<double>> b;
+  const auto long_prompt = [] {
+    sequence_asked asked{any_session(lazyllm({{2, 0.6}}), {.layers = 4}), lazyprune_test::some_tokens(40)};
+    asked.options.max_new = 3;
+    return asked;
+  };
+  sequence_asked one = asks({1, 2, 3, 4}, 30), two = long_prompt(), three = asks({5, 6, 7}, 2);
+  one.options.observer = &talks;
+  two.options.observer = &asks_much;
+  three.options.observer = &waits;
+  const std::size_t first = b.add(std::move(one));
+  b.step(8);
+  const std::size_t second = b.add(std::move(two)), third = b.add(std::move(three));
+  for (int i = 0; i < 4; ++i) b.step(8);  // chunks of 8 tokens through two layers; the last piece of 8 comes next
+  log.clear();
+  // A part has about 8 * 4 rows: two layers of 8 rows and one of 40, then one of 24.
+  for (int i = 0; i < 3; ++i) b.step(8);
+  const std::vector<std::size_t> parts{10, 11, 12, 13, 20, 21, 22, 10, 11, 12, 13, 23},
+      batch{10, 20, 30, 11, 21, 31, 12, 22, 32, 13, 23, 33};
+  REQUIRE(log.size() == parts.size() + batch.size());
+  CHECK(std::ranges::equal(std::span(log).first(parts.size()), parts));
+  CHECK(std::ranges::equal(std::span(log).last(batch.size()), batch));
+  b.to_the_end(8);
+  CHECK(b.ended.at(first).result.tokens == b.alone(asks({1, 2, 3, 4}, 30)).tokens);
+  CHECK(b.ended.at(second).result.tokens == b.alone(long_prompt()).tokens);
+  CHECK(b.ended.at(third).result.tokens == b.alone(asks({5, 6, 7}, 2)).tokens);
+}
+
+TEST_CASE("a sequence whose last piece is between two layers can be stopped, stop itself, or fail, and the others go on") {
+  struct ends final : step_observer {
+    bool stop = false, fail = false;
+    bool stops() override { return stop; }
+    void layer_begins(const layer_plan& plan) override {
+      if (fail && plan.layer == 3) throw std::runtime_error("planted fault");
+    }
+  };
+  for (const int how : {0, 1, 2}) {
+    CAPTURE(how);
+    ends observer;
+    batch_bench<reference<double>> b;
+    sequence_asked asked{any_session(lazyllm({{2, 0.6}}), {.layers = 4}), lazyprune_test::some_tokens(40)};
+    asked.options.observer = &observer;
+    const std::size_t talks = b.add(asks({1, 2, 3, 4}, 12)), ended = b.add(std::move(asked)), next = b.add(asks({5, 6, 7}, 2));
+    for (int i = 0; i < 6; ++i) b.step(8);
+    CHECK(b.ended.empty());
+    CHECK(b.batch.unread() > 3);
+    if (how == 0) b.batch.stop(ended);
+    observer.stop = how == 1;
+    observer.fail = how == 2;
+    b.to_the_end(8);
+    CHECK(b.ended.at(ended).result.tokens.empty());
+    if (how == 2)
+      CHECK(b.fault_of(ended) == "planted fault");
+    else
+      CHECK(b.ended.at(ended).fault == nullptr);
+    CHECK(b.ended.at(ended).seq.known() < 40);
+    CHECK(b.ended.at(talks).result.tokens == b.alone(asks({1, 2, 3, 4}, 12)).tokens);
+    CHECK(b.ended.at(next).result.tokens == b.alone(asks({5, 6, 7}, 2)).tokens);
+  }
+}
+
 TEST_CASE("a sequence can be stopped while its prompt is read, or while it generates") {
   batch_bench<reference<double>> b;
   const std::size_t reads = b.add(asks(lazyprune_test::some_tokens(30), 5)), stays = b.add(asks({1, 2, 3, 4}, 5));

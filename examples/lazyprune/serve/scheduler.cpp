@@ -191,9 +191,9 @@ void scheduler::step() {
   const std::size_t read = unread - std::min(unread, batch_->unread());
   // The last step of a prompt also computes the layers that the other steps left out, so its time does not show how long
   // a chunk takes.
-  if (read == 0) {
+  if (unread == 0) {
     if (generating > 0) decode_seconds_ = seconds;  // a step may also only end answers that were stopped
-  } else if (ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0)) {
+  } else if (read > 0 && ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0)) {
     token_seconds_ = std::max(seconds - (generating > 0 ? decode_seconds_ : 0), 0.0) / static_cast<double>(read);
   }
 

@@ -187,7 +187,7 @@ concept weight_packer = requires(B b, std::span<const tensor> parts, const tenso
 /// operations in it may share a team of threads. If work() throws, in_one_team throws the same exception.
 template <class B>
 concept tensor_backend = weight_packer<B> && std::floating_point<typename B::scalar> &&
-    std::constructible_from<typename B::buffer, std::size_t> &&                                                        // columns
+    std::constructible_from<typename B::buffer, std::size_t> && std::movable<typename B::buffer> &&                    // columns
     std::constructible_from<typename B::row_store, std::size_t> && std::copyable<typename B::row_store> &&             // columns
     std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> && std::copyable<typename B::kv_layer> &&  // kv_heads, head_dim
     std::constructible_from<typename B::operand, std::size_t> && std::movable<typename B::operand> &&                  // columns

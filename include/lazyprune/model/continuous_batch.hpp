@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/resumable_forward.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -28,9 +29,11 @@ struct ended_sequence {
 };
 
 /// Sequences that generate together. Each step is one batch: the next tokens of all sequences that have read their prompts, and pieces of
-/// the prompts that wait, in the order in which they were added. Each sequence gets the tokens that it would get alone (`generate`), if the
-/// backend gives a row the same bits in any batch. `generation_options::chunk` has no effect, because `step` says how much of a prompt it
-/// reads. The workspace must outlive this object, and nothing else may use it in a step.
+/// the prompts that wait, in the order in which they were added. The last piece of a prompt may also run all earlier tokens of the prompt
+/// through the layers that its chunks left out. If these are more rows than a step may have, the last piece runs in parts of some layers,
+/// one part after the batch of each step (resumable_forward). Prompts after it wait. Each sequence gets the tokens that it would get alone
+/// (`generate`), if the backend gives a row the same bits in any batch. `generation_options::chunk` has no effect, because `step` says how
+/// much of a prompt it reads. The workspace must outlive this object, and nothing else may use it in a step.
 template <tensor_backend Backend>
 class continuous_batch {
  public:
@@ -83,13 +86,19 @@ class continuous_batch {
     return static_cast<std::size_t>(std::ranges::count_if(members_, [](const member& m) { return m.generates(); }));
   }
 
-  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if they end a prompt. `prompt_tokens` counts
-  /// as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that were stopped. If the step throws, it is
+  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if they end a prompt. If the last piece of a
+  /// prompt runs in parts, a part has at most `prompt_tokens` rows times the number of layers, or one layer. `prompt_tokens` counts as
+  /// `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that were stopped. If the step throws, it is
   /// abandoned, and each sequence then runs its part of the step alone. So a sequence whose step fails leaves with its fault, and the
   /// others go on. An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
-    const std::vector<part> parts = next_parts(std::max(prompt_tokens, least_prompt_tokens));
-    in_one_team(work_.backend(), [&] { run(parts); });
+    if (paused_ && !paused_->whose->stays()) paused_.reset();
+    prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);
+    const std::vector<part> parts = next_parts(prompt_tokens);
+    in_one_team(work_.backend(), [&] {
+      run(parts);
+      if (paused_) resume(prompt_tokens * work_.model().config.layers);
+    });
     std::vector<ended_sequence<Backend>> ended;
     for (auto m = members_.begin(); m != members_.end();) {
       if (m->stays()) {
@@ -152,21 +161,66 @@ class continuous_batch {
     std::size_t known;  // tokens of the sequence before the step
   };
 
+  /// The last piece of a prompt, while it runs in parts.
+  struct paused_piece {
+    member* whose;
+    resumable_forward<Backend> pass;
+    paused_piece(member* m, workspace<Backend>& work, const sequence_step<Backend>& step) : whose(m), pass(work, step) {}
+  };
+
+  /// Returns the parts of the next step's batch. Begins a last piece that runs in parts.
   std::vector<part> next_parts(std::size_t prompt_tokens) {
     std::vector<part> parts;
+    const std::size_t most_rows = prompt_tokens;
+    if (paused_) prompt_tokens = 0;
     for (member& m : members_) {
       if (m.generates()) {
         parts.push_back({&m, m.run.next(), m.seq.known()});
       } else if (m.stays()) {
         if (prompt_tokens < least_prompt_tokens) continue;  // this prompt waits for those before it
         const std::size_t count = piece_of(m.unread.size(), prompt_tokens);
+        const bool last = count == m.unread.size();
+        if (last && m.seq.known() > m.before && options_.before_question) options_.before_question(m.seq);
+        const sequence_step<Backend> step{m.seq, m.unread.first(count), phase::prefill, last ? 1u : 0u, &*m.in_prompt};
+        if (last && m.seq.known() + count >= most_rows + least_prompt_tokens && runs_earlier_rows(m.seq)) {
+          begin_paused(m, step);
+          prompt_tokens = 0;
+          continue;
+        }
         prompt_tokens -= std::min(count, prompt_tokens);
-        if (count == m.unread.size() && m.seq.known() > m.before && options_.before_question) options_.before_question(m.seq);
-        parts.push_back(
-            {&m, {m.seq, m.unread.first(count), phase::prefill, count == m.unread.size() ? 1u : 0u, &*m.in_prompt}, m.seq.known()});
+        parts.push_back({&m, step, m.seq.known()});
       }
     }
     return parts;
+  }
+
+  /// Whether a step with outputs may run more rows than its new tokens: rows that chunks left, or revived ones.
+  bool runs_earlier_rows(const sequence<Backend>& seq) const {
+    return seq.session().chunk_layers(phase::prefill) < work_.model().config.layers;
+  }
+
+  void begin_paused(member& m, const sequence_step<Backend>& step) {
+    try {
+      paused_.emplace(&m, work_, step);
+    } catch (...) {
+      m.fail();
+    }
+  }
+
+  /// Runs the next layers of the paused piece, with about `most_rows` rows.
+  void resume(std::size_t most_rows) {
+    member& m = *paused_->whose;
+    try {
+      if (!paused_->pass.resume(most_rows)) return;
+      const bool stopped = paused_->pass.stopped();
+      paused_.reset();
+      if (stopped) return m.leave();
+      m.unread = {};
+      m.run.begin_after({read_logits(work_, 0, 1), clock::now() - m.added});
+    } catch (...) {
+      paused_.reset();
+      m.fail();
+    }
   }
 
   /// Returns how many of a prompt's `unread` tokens the step reads.
@@ -222,7 +276,8 @@ class continuous_batch {
 
   workspace<Backend>& work_;
   batch_options options_;
-  std::list<member> members_;  // a list, because observers point into a member
+  std::list<member> members_;             // a list, because observers point into a member
+  std::optional<paused_piece> paused_{};  // after members_, so that it is destroyed before them
   std::size_t next_ = 0;
 };
 

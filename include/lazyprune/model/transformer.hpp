@@ -66,9 +66,20 @@ class transformer {
   explicit transformer(workspace<Backend>& work)
       : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work) {}
 
-  /// Runs the layers of all steps. Returns false if an observer stopped them. The logits after the last token of a step with outputs are
-  /// read if `read_logits_of_all` is true or the step's observer wants logits. The logits that were read last stay in the workspace.
+  /// Runs all layers of the steps. Returns false if an observer stopped them. See `start` and `finish`.
   bool run(batch steps, bool read_logits_of_all) {
+    start(steps);
+    in_one_team(backend_, [&] {
+      while (next_layer()) {
+      }
+      finish(steps, read_logits_of_all);
+    });
+    return !stopped_;
+  }
+
+  /// Begins the steps. The caller then calls `next_layer` until it returns false, and `finish`. If one of these functions throws, all steps
+  /// are abandoned.
+  void start(batch steps) {
     work_.outputs_ = 0;
     check(steps);
     for (const sequence_step<Backend>& s : steps) {  // if this throws, the sequences are unchanged
@@ -78,33 +89,64 @@ class transformer {
       work_.reserve(rope_kind_for(config_, expected), seq.known() + s.tokens.size());
     }
     items_.reserve(steps.size());
-    try {
-      begin(steps);
-      bool stopped = false;
-      in_one_team(backend_, [&] {
-        stopped = !layers();
-        if (stopped) return;
-        for (const sequence_step<Backend>& s : steps) {
-          work_.outputs_ += s.outputs;
-          if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
-        }
-      });
-      if (stopped) {
-        abandon();
-        return false;
+    or_abandon([&] { begin(steps); });
+  }
+
+  /// Runs the next layer, unless an observer stops the steps before it. Returns whether a layer is left to run. A chunk leaves the batch
+  /// after its last layer.
+  bool next_layer() {
+    return or_abandon([&] {
+      stopped_ = std::ranges::any_of(items_, [](const batch_item& p) { return p.observer && p.observer->stops(); });
+      running_.clear();
+      for (batch_item& p : items_)
+        if (!stopped_ && layer_ < p.step.layers()) running_.push_back(&p);
+      if (running_.empty()) return false;
+      run_layer(layer_++);
+      return std::ranges::any_of(running_, [&](const batch_item* p) { return layer_ < p->step.layers(); });
+    });
+  }
+
+  /// Whether an observer has stopped the steps.
+  bool stopped() const { return stopped_; }
+
+  /// The number of rows that the last layer had.
+  std::size_t rows_of_layer() const { return rows_; }
+
+  /// Ends the steps after their last layer. Abandons them if an observer has stopped them. The logits after the last token of a step with
+  /// outputs are read if `read_logits_of_all` is true or the step's observer wants logits. The logits that were read last stay in the
+  /// workspace.
+  void finish(batch steps, bool read_logits_of_all) {
+    if (stopped_) return abandon();
+    or_abandon([&] {
+      for (const sequence_step<Backend>& s : steps) {
+        work_.outputs_ += s.outputs;
+        if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
       }
       for (const batch_item& p : items_) p.step.check_finish();  // so that all steps finish, or none
       for (batch_item& p : items_) p.step.finish();
-    } catch (...) {
-      work_.outputs_ = 0;
-      abandon();
-      throw;
-    }
+    });
     for (const batch_item& p : items_) p.seq->kv_.forget(p.seq->session_.losses());
     for (const sequence_step<Backend>& s : steps)
       if (s.observer) s.observer->step_ends(s.seq.get().session());
-    return true;
   }
+
+  /// Abandons all steps, even if abandoning one of them throws. Then throws the last such exception.
+  void abandon() {
+    work_.outputs_ = 0;
+    std::exception_ptr thrown;
+    for (const batch_item& p : items_) {
+      try {
+        p.seq->expected_ = p.expected_before;
+        p.seq->abandon();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    }
+    if (thrown) std::rethrow_exception(thrown);
+  }
+
+  /// Exchanges the rows of the workspace that go from layer to layer with these ones. So other steps can use the workspace in between.
+  void exchange_rows(typename Backend::buffer& others) { std::swap(work_.x_, others); }
 
   std::span<const scalar> logits() const { return work_.logits_; }  // the logits that were read last
 
@@ -186,18 +228,15 @@ class transformer {
       if (s.observer) s.observer->step_begins(s.tokens, s.outputs);
   }
 
-  /// Abandons all steps, even if abandoning one of them throws. Then throws the last such exception.
-  void abandon() {
-    std::exception_ptr thrown;
-    for (const batch_item& p : items_) {
-      try {
-        p.seq->expected_ = p.expected_before;
-        p.seq->abandon();
-      } catch (...) {
-        thrown = std::current_exception();
-      }
+  /// Calls work() and returns its result. Abandons all steps if it throws.
+  template <class Work>
+  auto or_abandon(const Work& work) {
+    try {
+      return work();
+    } catch (...) {
+      abandon();
+      throw;
     }
-    if (thrown) std::rethrow_exception(thrown);
   }
 
   /// Reads the logits after the last token of a step: the last of the work_.outputs_ rows.
@@ -206,30 +245,20 @@ class transformer {
     if (observer) observer->logits(logits());
   }
 
-  /// Runs the layers. Returns false if an observer stopped them. A chunk leaves the batch after its last layer.
-  bool layers() {
-    for (layer_id l = 0; l < config_.layers; ++l) {
-      for (const batch_item& p : items_)
-        if (p.observer && p.observer->stops()) return false;
-      running_.clear();
-      for (batch_item& p : items_)
-        if (l < p.step.layers()) running_.push_back(&p);
-      if (running_.empty()) return true;
-      common_ = running_.front()->observer;
-      if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == common_; })) common_ = nullptr;
-
-      std::size_t n = 0;
-      for (batch_item* p : running_) {
-        enter(*p, l, n);
-        n += p->count();
-      }
-      if (n > 0) {
-        gather(l, n);
-        compute(l, n);
-      }
-      for (batch_item* p : running_) leave(*p, l);
+  /// Runs a layer for the items in running_.
+  void run_layer(layer_id l) {
+    common_ = running_.front()->observer;
+    if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == common_; })) common_ = nullptr;
+    rows_ = 0;
+    for (batch_item* p : running_) {
+      enter(*p, l, rows_);
+      rows_ += p->count();
     }
-    return true;
+    if (rows_ > 0) {
+      gather(l, rows_);
+      compute(l, rows_);
+    }
+    for (batch_item* p : running_) leave(*p, l);
   }
 
   void enter(batch_item& p, layer_id l, std::size_t first) {
@@ -606,6 +635,9 @@ class transformer {
   std::vector<batch_item> items_;
   std::vector<batch_item*> running_;  // the items in the current layer
   step_observer* common_ = nullptr;   // the observer of all of them; null if they have none, or several
+  layer_id layer_ = 0;                // the next layer
+  std::size_t rows_ = 0;              // rows of the layer before, over all of them
+  bool stopped_ = false;              // whether an observer has stopped the steps
 };
 
 /// Runs one step for each of several sequences. They may differ in length, policy and phase; each matrix product takes the rows of all
