@@ -806,12 +806,16 @@ void row_moves() {
   backend.read(none.view(), &nothing);
   backend.read_keys(kv, ids{}, &nothing);
   backend.read_values(kv, ids{}, &nothing);
+  backend.write(&nothing, none.view());
   CHECK(nothing == 9.0f);
 
   std::vector<float> read(6 * 7 + 1, 9.0f);
   backend.read(from.view(), read.data());
   CHECK(std::equal(x.begin(), x.end(), read.begin()));
   CHECK(read.back() == 9.0f);
+  guarded<float> written(6, 7);
+  backend.write(read.data(), written.view());
+  CHECK(written == from);
 }
 
 template <class Backend>

@@ -16,10 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include <fault.hpp>
+
+#include "saved_bytes.hpp"
 #include "tiny_model.hpp"
 
 using namespace lazyprune;
-using lazyprune_test::some_tokens;
+using lazyprune_test::error_of, lazyprune_test::reader_of, lazyprune_test::some_tokens;
 
 namespace {
 
@@ -31,9 +34,22 @@ struct cache_bench {
   Backend backend{execution{}};
   model<Backend> net = lazyprune_test::tiny_model(backend, config);
   workspace<Backend> work{net, backend};
-  prefix_cache<Backend> cache;
+  std::size_t limit, question;
+  prefix_cache<Backend> cache{limit, question};
 
-  explicit cache_bench(std::size_t bytes = unbounded, std::size_t question_tokens = 0) : cache(bytes, question_tokens) {}
+  explicit cache_bench(std::size_t bytes = unbounded, std::size_t question_tokens = 0) : limit(bytes), question(question_tokens) {}
+
+  /// Replaces the cache by one that loads what it has saved.
+  void begin_again() {
+    std::string bytes;
+    byte_writer to = lazyprune_test::writer_to(bytes);
+    cache.save(backend, to);
+    prefix_cache<Backend> again(limit, question);
+    byte_reader from = reader_of(bytes);
+    again.load(backend, net, from);
+    CHECK(again.size() == cache.size());
+    cache = std::move(again);
+  }
 
   template <class Policy>
   static any_session session(Policy policy) {
@@ -62,7 +78,8 @@ std::vector<token_id> joined(std::vector<token_id> a, const std::vector<token_id
 stages from_layer(layer_id first) { return {{first, 0.5}}; }
 
 /// Random conversations: each prompt goes on from an earlier one, from its middle or from nothing, under a random policy. The answers with
-/// the cache must be those of empty sequences, bit for bit. Prompts come in a continuous batch, which fills the cache.
+/// the cache must be those of empty sequences, bit for bit. Prompts come in a continuous batch, which fills the cache. Now and then
+/// the cache is saved and loaded.
 template <tensor_backend Backend>
 void walk(std::uint64_t seed, std::size_t bytes) {
   cache_bench<Backend> b(bytes, 4);
@@ -107,6 +124,7 @@ void walk(std::uint64_t seed, std::size_t bytes) {
     std::vector<token_id> text = joined(prompt, expected.tokens);
     if (text.size() > 90) text.resize(90);
     texts.push_back(std::move(text));
+    if (turn % 10 == 9) b.begin_again();
   }
   if (bytes == unbounded) CHECK(reused > 100);
   CHECK(b.cache.bytes() <= bytes);
@@ -199,4 +217,36 @@ TEST_CASE("answers do not depend on what the cache holds") {
     walk<reference<double>>(seed, 60000);
     walk<cpu>(seed, unbounded);
   }
+}
+
+TEST_CASE("a cache loads what fits, and nothing from damaged bytes or a sequence that is no beginning") {
+  cache_bench<cpu> b;
+  b.cache.keep(b.read(some_tokens(30), lazyllm(from_layer(2))));
+  b.cache.keep(b.read({7, 7, 7, 7, 7, 7}, dense()));
+  std::string bytes;
+  byte_writer to = lazyprune_test::writer_to(bytes);
+  b.cache.save(b.backend, to);
+  const auto load = [&](prefix_cache<cpu>& into, std::string changed) {
+    byte_reader from = reader_of(std::move(changed));
+    into.load(b.backend, b.net, from);
+  };
+  prefix_cache<cpu> small(b.cache.bytes() - 1), none(unbounded);
+  load(small, bytes);
+  CHECK(small.size() == 1);
+  std::string damaged = bytes;
+  damaged[damaged.size() - 20] ^= 1;
+  CHECK(error_of([&] { load(none, damaged); }).where.starts_with("bytes: "));
+  CHECK(error_of([&] { load(none, bytes.substr(0, bytes.size() - 1)); }).where == "bytes: checksum");
+  CHECK(error_of([&] { load(none, "short"); }).where == "bytes: format");
+
+  sequence<cpu> asked = b.read(some_tokens(9), dense());
+  CHECK_FALSE(forward(b.work, asked, some_tokens(3), phase::prefill).empty());
+  std::string wrong;
+  byte_writer to_wrong = lazyprune_test::writer_to(wrong);
+  to_wrong.text("lazyprune prefix cache 1");
+  to_wrong.number<std::uint64_t>(1);
+  to_wrong.number<std::uint64_t>(4);
+  asked.save(b.backend, to_wrong);
+  CHECK(error_of([&] { load(none, wrong); }).where == "bytes: sequence");
+  CHECK(none.size() == 0);
 }

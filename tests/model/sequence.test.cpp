@@ -19,6 +19,7 @@
 #include <policies.hpp>
 
 #include "../test_data.hpp"
+#include "saved_bytes.hpp"
 #include "tiny_model.hpp"
 
 namespace {
@@ -780,4 +781,86 @@ TEST_CASE("make_room sets no limit, and makes no more room than the limit allows
   limited.make_room(100);
   CHECK(limited.session().limit() == 20);
   CHECK(limited.fork().session().limit() == 20);
+}
+
+namespace {
+
+template <class Backend>
+std::string saved(Backend& backend, const sequence<Backend>& seq) {
+  std::string bytes;
+  byte_writer to = lazyprune_test::writer_to(bytes);
+  seq.save(backend, to);
+  return bytes;
+}
+
+template <class Backend>
+sequence<Backend> loaded(Backend& backend, const model<Backend>& net, std::string_view flags, std::string bytes) {
+  byte_reader from = lazyprune_test::reader_of(std::move(bytes));
+  return sequence<Backend>::load(backend, net, by_flags(net, flags).session().clone(), from);
+}
+
+template <class Backend>
+void check_saving(Backend backend) {
+  const model<Backend> net = tiny_model(backend, tiny_config(8));
+  workspace<Backend> work(net, backend);
+  const std::vector<token_id> all = some_tokens(44);
+  const std::span<const token_id> tokens = all;
+  for (const auto& row : lazyprune_test::depths_of_chunks) {
+    const std::string_view flags = row.flags;
+    CAPTURE(std::string(flags));
+    sequence<Backend> seq = by_flags(net, flags);
+    const auto goes_on_like = [&](std::size_t from) {
+      CAPTURE(from);
+      const std::string bytes = saved(backend, seq);
+      sequence<Backend> copy = seq.fork(), again = loaded(backend, net, flags, bytes);
+      CHECK(again.known() == seq.known());
+      CHECK(again.session().stats() == seq.session().stats());
+      CHECK(saved(backend, again) == bytes);
+      const auto rest = tokens.subspan(from);
+      CHECK(read(work, again, rest, 5) == read(work, copy, rest, 5));
+      CHECK(again.session().state() == copy.session().state());
+    };
+    goes_on_like(0);
+    REQUIRE(chunk(work, seq, tokens.first(16)));
+    goes_on_like(16);
+    REQUIRE(chunk(work, seq, tokens.subspan(16, 7)));
+    read(work, seq, tokens.subspan(23, 9), 6);
+    goes_on_like(32);
+    seq.truncate(27);
+    goes_on_like(27);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("for every policy, a loaded sequence goes on with the bits of the saved one") {
+  check_saving(reference<double>(execution{}));
+  check_saving(cpu(execution{}));
+  for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) check_saving(cpu(execution{.kv = kv}));
+}
+
+TEST_CASE("a saved sequence that is cut, changed or of another model is refused with its place, and never loaded") {
+  cpu backend{execution{}};
+  const model<cpu> net = tiny_model(backend, tiny_config());
+  workspace<cpu> work(net, backend);
+  constexpr std::string_view flags = "--stages 1:0.5,3:0.5";
+  sequence<cpu> seq = by_flags(net, flags);
+  const std::vector<token_id> tokens = some_tokens(12);
+  read(work, seq, tokens, 10);
+  const std::string bytes = saved(backend, seq);
+  const auto load = [&](std::string changed) { loaded(backend, net, flags, std::move(changed)); };
+  load(bytes);
+  for (std::size_t length = 0; length < bytes.size(); length += 1 + length / 40)
+    CHECK(error_of([&] { load(bytes.substr(0, length)); }).where.starts_with("bytes: "));
+  for (std::size_t at = 0; at < bytes.size(); at += 1 + at / 40)
+    for (const int bit : {1, 0x80}) {
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(changed[at] ^ bit);
+      CAPTURE(at);
+      CHECK_THROWS_AS(load(changed), error);
+    }
+  model_config other = tiny_config();
+  other.vocabulary += 1;
+  const model<cpu> others = tiny_model(backend, other);
+  CHECK(error_of([&] { loaded(backend, others, flags, bytes); }).where == "bytes: vocabulary");
 }

@@ -259,6 +259,13 @@ class cuda_backend {
     const std::size_t width = x.columns * sizeof(float);
     back_.copy(out, width, x.data, x.stride * sizeof(float), width, x.rows);
   }
+  void write(const float* numbers, rows_view<float> x) {
+    if (x.rows == 0 || x.columns == 0) return;
+    const std::size_t width = x.columns * sizeof(float);
+    device::check(
+        cudaMemcpy2DAsync(x.data, x.stride * sizeof(float), numbers, width, width, x.rows, cudaMemcpyHostToDevice, device::stream()),
+        "copy to the GPU");
+  }
   void read(const operand& x, float* out) {
     const rows_view<float> numbers{read_.reserve(x.rows() * x.columns()), x.rows(), x.columns(), x.columns()};
     by_type(x, [&]<class From>(device::row_span<const From> from) {

@@ -53,9 +53,10 @@
 //   reserve(kv, n)                               allocates memory for the slots below n
 //   reserve_kept / reserve_stored(store, n)      allocates memory for the slots below n, for
 //                                                keep_rows or store_rows; the memory stays allocated
-//   read_keys / read_values(kv, slots, out)      copies keys or values to floats on the host           out (slots, kv_heads * head_dim)
+//   read_keys / read_values(kv, slots, out)      copies keys or values to scalars on the host          out (slots, kv_heads * head_dim)
 //   read(x, out)                                 copies rows to scalars on the host; x: rows or an     out (rows, columns)
 //                                                operand, whose numbers may be rounded
+//   write(numbers, x)                            copies scalars on the host to rows                    numbers (rows, columns)
 //   threads()                                    the number of host threads
 //   bytes()                                      bytes of scratch memory
 //
@@ -195,7 +196,7 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
              rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out, const typename B::matrix& w,
              const typename B::parameters& p, const typename B::parameters* bias, const typename B::rope_table& rope,
              typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
-             const attention_rows& what, const attention_probe& probe, const operation_sizes& sizes, gate_activation gate, float* floats,
+             const attention_rows& what, const attention_probe& probe, const operation_sizes& sizes, gate_activation gate,
              typename B::scalar* scalars, typename B::buffer& buffer, typename B::operand& to, const typename B::operand& from) {
   { B::block_rows } -> std::convertible_to<std::size_t>;
   { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
@@ -219,10 +220,11 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   b.reserve(kv, n);
   b.reserve_kept(store, n);
   b.reserve_stored(store, n);
-  b.read_keys(keys, ids, floats);
-  b.read_values(keys, ids, floats);
+  b.read_keys(keys, ids, scalars);
+  b.read_values(keys, ids, scalars);
   b.read(x, scalars);
   b.read(from, scalars);
+  b.write(scalars, out);
   { made.threads() } -> std::convertible_to<int>;
   { made.bytes() } -> std::convertible_to<std::size_t>;
 

@@ -51,6 +51,33 @@ class kv_cache {
     backend.put(at.rows, new_slots_, k, v);
   }
 
+  /// Stores `k` and `v` in the `tokens.size()` slots from `first` on, which must be the layer's next new slots. A token `free_slot` leaves
+  /// a slot free. So a saved cache gets its rows back where they were: their order changes the order of additions in attention.
+  void put_back(Backend& backend, layer_id layer, std::size_t first, std::span<const position> tokens,
+                rows_view<const typename Backend::scalar> k, rows_view<const typename Backend::scalar> v) {
+    layer_rows& at = layers_[layer];
+    new_slots_.resize(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      new_slots_[i] = static_cast<std::uint32_t>(first + i);
+      if (tokens[i] == free_slot) continue;
+      if (at.slots.size() <= tokens[i]) at.slots.resize(tokens[i] + 1, none);
+      at.slots[tokens[i]] = new_slots_[i];
+    }
+    at.free_is = layer_rows::unknown;
+    backend.put(at.rows, new_slots_, k, v);
+  }
+
+  static constexpr position free_slot = static_cast<position>(-1);
+
+  /// Returns the token of each of a layer's slots; `free_slot` if no token has it.
+  std::vector<position> tokens_of_slots(layer_id layer) const {
+    const layer_rows& at = layers_[layer];
+    std::vector<position> tokens(at.rows.size(), free_slot);
+    for (position t = 0; t < at.slots.size(); ++t)
+      if (at.slots[t] != none) tokens[at.slots[t]] = t;
+    return tokens;
+  }
+
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
 
   /// Writes the slots of `tokens`, which ascend, to `out`. Tokens without a row in this layer must be the next ones that `put` gets, and

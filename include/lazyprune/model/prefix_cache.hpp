@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/sequence.hpp>
+#include <lazyprune/policy/presets.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -57,7 +61,7 @@ class prefix_cache {
   /// or if its chunks run no layers.
   void keep(const sequence<Backend>& seq) {
     const layer_id depth = seq.session().chunk_layers(phase::prefill);
-    const std::size_t size = seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
+    const std::size_t size = bytes_of(seq);
     if (size > most_bytes_ || depth == 0) return;
     for (auto at = kept_.begin(); at != kept_.end(); ++at) {
       if (at->depth != depth || at->seq.rope() != seq.rope()) continue;
@@ -80,6 +84,39 @@ class prefix_cache {
     }
   }
 
+  /// Writes all kept sequences, the last used one first.
+  void save(Backend& backend, byte_writer& to) const {
+    to.text(format);
+    to.number<std::uint64_t>(kept_.size());
+    for (const entry& each : kept_) {
+      to.number<std::uint64_t>(each.depth);
+      each.seq.save(backend, to);
+    }
+  }
+
+  /// Keeps the sequences that `save` wrote for a model with the same weights, until no more fit. Throws `error` if the bytes are damaged or
+  /// do not fit the model, and then keeps nothing of them.
+  void load(Backend& backend, const model<Backend>& net, byte_reader& from) {
+    if (const std::string found = from.text(64, "format"); found != format) from.refuse("format", std::string(format), found);
+    std::list<entry> loaded;
+    std::size_t bytes = 0;
+    for (auto count = from.number<std::uint64_t>("sequences"); count > 0; --count) {
+      const auto depth = from.number<std::uint64_t>("chunk layers");
+      if (depth == 0 || depth > net.config.layers)
+        from.refuse("chunk layers", "1 to " + std::to_string(net.config.layers), std::to_string(depth));
+      // Sequences that have read only chunks do not depend on their policies, so all get the policy of the dense model.
+      sequence<Backend> seq =
+          sequence<Backend>::load(backend, net, any_session(dense(), {.layers = static_cast<layer_id>(net.config.layers)}), from);
+      if (seq.session().state().queried) from.refuse("sequence", "only chunks", "a step with outputs");
+      const std::size_t size = bytes_of(seq);
+      if (bytes_ + bytes + size > most_bytes_) break;
+      bytes += size;
+      loaded.push_back({std::move(seq), static_cast<layer_id>(depth), size});
+    }
+    kept_.splice(kept_.end(), loaded);
+    bytes_ += bytes;
+  }
+
   std::size_t size() const { return kept_.size(); }
   std::size_t bytes() const { return bytes_; }
 
@@ -89,6 +126,12 @@ class prefix_cache {
     layer_id depth;  // the layers that were computed
     std::size_t bytes;
   };
+
+  static constexpr std::string_view format = "lazyprune prefix cache 1";
+
+  static std::size_t bytes_of(const sequence<Backend>& seq) {
+    return seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
+  }
 
   static std::size_t common_tokens(std::span<const token_id> a, std::span<const token_id> b) {
     return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 // A sequence: its tokens, their keys and values, its stored and waiting rows, and the session that plans for them. One class holds them, so
-// that they always change together. A sequence can be forked and truncated.
+// that they always change together. A sequence can be forked, truncated, saved and loaded.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
+#include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <lazyprune/core/finite.hpp>
+#include <lazyprune/model/byte_stream.hpp>
 #include <lazyprune/model/kv_cache.hpp>
 #include <lazyprune/model/model.hpp>
 #include <lazyprune/session/any_session.hpp>
@@ -100,6 +105,70 @@ class sequence {
     retain_rows();
   }
 
+  /// Writes the tokens, keys, values, stored and waiting rows, and the state of the session. Call it between steps. If a policy has parts
+  /// that change in steps, their changes are not written.
+  void save(Backend& backend, byte_writer& to) const {
+    const model_config& c = model_->config;
+    const session_state state = session_.state();
+    to.text(format);
+    for (const std::size_t size : shape()) to.number<std::uint64_t>(size);
+    to.number<std::uint64_t>(expected_);
+    to.number<std::uint64_t>(known());
+    to.numbers(tokens());
+    for (const token_state& t : state.tokens) {
+      to.number(t.frontier);
+      to.number(static_cast<std::uint8_t>(t.hidden));
+      to.number<std::uint8_t>(t.dropped_for_good);
+      to.number(t.score);
+    }
+    to.number<std::uint8_t>(!state.memory.empty());
+    to.numbers(std::span<const float>(state.memory));
+    to.number<std::uint64_t>(state.queried_to);
+    to.number<std::uint8_t>(state.queried);
+    for (const std::size_t count : {state.stats.steps, state.stats.rows, state.stats.dense_rows, state.stats.revived})
+      to.number<std::uint64_t>(count);
+    for (layer_id l = 0; l < c.layers; ++l) {
+      to.number<std::uint64_t>(state.stats.prefill_rows[l]);
+      to.number<std::uint64_t>(state.stats.prefill_dense_rows[l]);
+    }
+
+    std::vector<typename Backend::scalar> numbers;
+    for (layer_id l = 0; l < c.layers; ++l) {
+      const std::vector<position> of_slots = kv_.tokens_of_slots(l);
+      to.number<std::uint64_t>(of_slots.size());
+      to.numbers(std::span<const position>(of_slots));
+      in_blocks(of_slots.size(), [&](std::size_t first, std::size_t count) {
+        numbers.resize(count * c.n_kv_heads * c.head_dim);
+        for (const auto read : {&Backend::read_keys, &Backend::read_values}) {
+          (backend.*read)(kv_.rows(l), numbered(first, count), numbers.data());
+          to.row_numbers(std::span<const typename Backend::scalar>(numbers));
+        }
+      });
+    }
+    typename Backend::buffer rows(c.hidden);
+    rows.reserve(block_rows);
+    for (const auto& [store, has] : {std::pair(&stored_, &frontier_table::stored), std::pair(&waiting_, &frontier_table::waiting)}) {
+      const std::vector<std::uint32_t> slots = slots_of_tokens(has);
+      in_blocks(slots.size(), [&](std::size_t first, std::size_t count) {
+        const rows_view<typename Backend::scalar> some = rows.view().slice(0, count);
+        backend.take_rows(*store, std::span(slots).subspan(first, count), some, numbered(0, count));
+        numbers.resize(count * c.hidden);
+        backend.read(some, numbers.data());
+        to.row_numbers(std::span<const typename Backend::scalar>(numbers));
+      });
+    }
+    to.checksum();
+  }
+
+  /// Reads a sequence that `save` wrote for a model with the same weights. `session` has no tokens, and the policy of the saved one
+  /// (step_machine::restore). The backend must store keys, values and rows in the same types. Throws `error` if the bytes are damaged, or
+  /// if they do not fit the model or the session.
+  static sequence load(Backend& backend, const lazyprune::model<Backend>& m, any_session session, byte_reader& from) {
+    sequence seq(m, std::move(session));
+    seq.read(backend, from);
+    return seq;
+  }
+
   /// Forgets all tokens, the statistics and the memory of the scorer. Keeps the memory of the keys and values for new tokens.
   void clear() {
     const forgets_with_session afterwards{*this};
@@ -109,6 +178,133 @@ class sequence {
 
  private:
   friend class transformer<Backend>;
+
+  static constexpr std::string_view format = "lazyprune sequence 1";
+  static constexpr std::size_t block_rows = 256;  // rows that are saved or loaded at a time
+
+  std::array<std::size_t, 5> shape() const {
+    const model_config& c = model_->config;
+    return {c.layers, c.hidden, c.n_kv_heads, c.head_dim, c.vocabulary};
+  }
+
+  void read(Backend& backend, byte_reader& from) {
+    const model_config& c = model_->config;
+    if (const std::string found = from.text(64, "format"); found != format) from.refuse("format", std::string(format), found);
+    constexpr std::string_view names[] = {"layers", "hidden size", "KV heads", "head size", "vocabulary"};
+    for (std::size_t i = 0; i < std::size(names); ++i)
+      if (const auto found = from.number<std::uint64_t>(names[i]); found != shape()[i])
+        from.refuse(names[i], std::to_string(shape()[i]) + " as in the model", std::to_string(found));
+    expected_ = from.number<std::uint64_t>("expected length");
+    const auto length = from.number<std::uint64_t>("tokens");
+    const std::size_t most = std::min(c.max_positions, session_.limit());
+    if (length > most) from.refuse("tokens", "at most " + std::to_string(most), std::to_string(length));
+    from.append(tokens_, length, "tokens");
+    for (const token_id id : tokens_)
+      if (id >= c.vocabulary) from.refuse("tokens", "ids below " + std::to_string(c.vocabulary), std::to_string(id));
+    const session_state state = read_state(from);
+    try {
+      session_.restore(state);
+    } catch (const error& e) {
+      from.refuse("state", "one that fits the session", e.what());
+    }
+
+    typename Backend::buffer keys(c.n_kv_heads * c.head_dim), values(c.n_kv_heads * c.head_dim), rows(c.hidden);
+    for (layer_id l = 0; l < c.layers; ++l) {
+      const std::vector<position> of_slots = read_slots(from, l);
+      in_blocks(of_slots.size(), [&](std::size_t first, std::size_t count) {
+        const auto k = read_rows(backend, from, keys, count, "keys"), v = read_rows(backend, from, values, count, "values");
+        kv_.put_back(backend, l, first, std::span(of_slots).subspan(first, count), k, v);
+      });
+    }
+    const std::vector<std::uint32_t> stored = slots_of_tokens(&frontier_table::stored), waiting = slots_of_tokens(&frontier_table::waiting);
+    in_blocks(stored.size(), [&](std::size_t first, std::size_t count) {
+      backend.store_rows(read_rows(backend, from, rows, count, "stored rows"), numbered(0, count), stored_,
+                         std::span(stored).subspan(first, count));
+    });
+    in_blocks(waiting.size(), [&](std::size_t first, std::size_t count) {
+      backend.keep_rows(read_rows(backend, from, rows, count, "waiting rows"), numbered(0, count), waiting_,
+                        std::span(waiting).subspan(first, count));
+    });
+    from.checksum();
+  }
+
+  /// Reads which token has which slot of a layer. Throws `error` unless each token with keys in this layer has one slot, and no other has.
+  std::vector<position> read_slots(byte_reader& from, layer_id l) const {
+    const frontier_table& table = session_.tokens();
+    const auto count = from.number<std::uint64_t>("slots");
+    const std::size_t most = model_->config.max_positions;
+    if (count > most) from.refuse("slots", "at most " + std::to_string(most), std::to_string(count));
+    std::vector<position> of_slots;
+    from.append(of_slots, count, "slots");
+    std::vector<bool> missing(known());
+    for (position t = 0; t < known(); ++t) missing[t] = has_keys(table, l, t);
+    for (const position t : of_slots) {
+      if (t == kv_cache<Backend>::free_slot) continue;
+      if (t >= known() || !missing[t])
+        from.refuse("slots", "each token with keys once", "token " + std::to_string(t) + " in layer " + std::to_string(l));
+      missing[t] = false;
+    }
+    if (const auto t = std::ranges::find(missing, true); t != missing.end())
+      from.refuse("slots", "a slot for each token with keys", "none for token " + std::to_string(t - missing.begin()));
+    return of_slots;
+  }
+
+  session_state read_state(byte_reader& from) const {
+    session_state state{.layers = session_.layers()};
+    for (std::size_t t = 0; t < known(); ++t) {
+      token_state token{.frontier = from.number<layer_id>("frontier")};
+      const auto hidden = from.number<std::uint8_t>("hidden state");
+      if (hidden > static_cast<std::uint8_t>(hidden_state::lost)) from.refuse("hidden state", "0 to 3", std::to_string(hidden));
+      token.hidden = static_cast<hidden_state>(hidden);
+      token.dropped_for_good = from.number<std::uint8_t>("token") != 0;
+      token.score = from.number<float>("score");
+      state.tokens.push_back(token);
+    }
+    if (from.number<std::uint8_t>("memory") != 0) from.append(state.memory, known(), "memory");
+    state.queried_to = from.number<std::uint64_t>("queried tokens");
+    state.queried = from.number<std::uint8_t>("queried") != 0;
+    for (std::size_t* count : {&state.stats.steps, &state.stats.rows, &state.stats.dense_rows, &state.stats.revived})
+      *count = from.number<std::uint64_t>("statistics");
+    for (layer_id l = 0; l < state.layers; ++l) {
+      state.stats.prefill_rows.push_back(from.number<std::uint64_t>("statistics"));
+      state.stats.prefill_dense_rows.push_back(from.number<std::uint64_t>("statistics"));
+    }
+    return state;
+  }
+
+  static rows_view<typename Backend::scalar> read_rows(Backend& backend, byte_reader& from, typename Backend::buffer& buffer,
+                                                       std::size_t count, std::string_view what) {
+    buffer.reserve(block_rows);
+    const rows_view<typename Backend::scalar> rows = buffer.view().slice(0, count);
+    std::vector<typename Backend::scalar> numbers(count * rows.columns);
+    from.row_numbers(std::span(numbers), what);
+    if (!std::ranges::all_of(numbers, [](auto number) { return is_finite(number); })) from.refuse(what, "finite numbers", "others");
+    backend.write(numbers.data(), rows);
+    return rows;
+  }
+
+  /// Calls work(first, count) for blocks of `size` rows.
+  template <class Work>
+  static void in_blocks(std::size_t size, const Work& work) {
+    for (std::size_t first = 0; first < size; first += block_rows) work(first, std::min(block_rows, size - first));
+  }
+
+  /// Whether the cache has a token's keys and values in this layer.
+  static bool has_keys(const frontier_table& table, layer_id l, position t) { return l < table.frontier(t) && !table.dropped_for_good(t); }
+
+  /// The slots of the tokens for which `has` is true, in the order of the tokens.
+  std::vector<std::uint32_t> slots_of_tokens(bool (frontier_table::*has)(position) const noexcept) const {
+    std::vector<std::uint32_t> slots;
+    for (position t = 0; t < known(); ++t)
+      if ((session_.tokens().*has)(t)) slots.push_back(session_.tokens().slot(t));
+    return slots;
+  }
+
+  static std::vector<std::uint32_t> numbered(std::size_t first, std::size_t count) {
+    std::vector<std::uint32_t> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(first));
+    return numbers;
+  }
 
   /// Makes an empty Aux Cache. Its rows have the type model::stored_type, if the backend lets the caller choose the type.
   static typename Backend::row_store new_store(const lazyprune::model<Backend>& m) {
@@ -147,7 +343,7 @@ class sequence {
     ~forgets_with_session() {
       const frontier_table& table = seq.session_.tokens();
       seq.tokens_.resize(table.known());
-      seq.kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.dropped_for_good(t); });
+      seq.kv_.retain([&](layer_id l, position t) { return t < table.known() && has_keys(table, l, t); });
       seq.retain_rows();
     }
   };

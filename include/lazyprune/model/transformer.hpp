@@ -589,6 +589,19 @@ class transformer {
     return (p.probes.empty() ? config_.n_heads : p.probes.size()) * p.queries * p.plan.active.size();
   }
 
+  /// Sets work_.values_ to the `count` numbers that read(out) writes.
+  template <class Read>
+  void show(std::size_t count, const Read& read) {
+    work_.values_.resize(count);
+    if constexpr (std::same_as<scalar, float>) {
+      read(work_.values_.data());
+    } else {
+      work_.read_.resize(count);
+      read(work_.read_.data());
+      std::ranges::transform(work_.read_, work_.values_.begin(), [](scalar value) { return static_cast<float>(value); });
+    }
+  }
+
   /// Collects the evidence that the scorer asks for, and nothing else.
   evidence look(const batch_item& p) {
     const layer_plan& plan = p.plan;
@@ -597,8 +610,7 @@ class transformer {
     const attention_view attention{probabilities, heads, active, plan.active};
     const auto read_cache = [&](auto read) {
       p.seq->kv_.slots(plan.layer, plan.active, work_.slots_);
-      work_.values_.resize(active * kv_size);
-      (backend_.*read)(p.seq->kv_.rows(plan.layer), work_.slots_, work_.values_.data());
+      show(active * kv_size, [&](scalar* out) { (backend_.*read)(p.seq->kv_.rows(plan.layer), work_.slots_, out); });
     };
     switch (p.step.wants()) {
       case evidence_kind::none:
@@ -614,10 +626,8 @@ class transformer {
         read_cache(&Backend::read_values);
         return value_view{attention, work_.values_.data(), config_.n_kv_heads, config_.head_dim, kv_size};
       case evidence_kind::hidden: {
-        work_.hidden_rows_.resize(plan.rows.size() * config_.hidden);
-        backend_.read(work_.x_.view().slice(p.first, plan.rows.size()), work_.hidden_rows_.data());
-        work_.values_.resize(work_.hidden_rows_.size());
-        std::ranges::transform(work_.hidden_rows_, work_.values_.begin(), [](scalar value) { return static_cast<float>(value); });
+        const rows x = work_.x_.view().slice(p.first, plan.rows.size());
+        show(plan.rows.size() * config_.hidden, [&](scalar* out) { backend_.read(x, out); });
         return hidden_view{work_.values_.data(), config_.hidden, config_.hidden, plan.rows, plan.active};
       }
       case evidence_kind::ids:

@@ -126,8 +126,8 @@ class workspace {
   operand ffn_;                 // (block, ffn)
   std::vector<scalar> logits_;  // (rows whose logits were read last, vocabulary)
   std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
-  std::vector<position> positions_;  // (rows of a layer)
-  std::vector<scalar> hidden_rows_;
+  std::vector<position> positions_;   // (rows of a layer)
+  std::vector<scalar> read_;          // numbers that become floats in values_
   std::vector<float> probabilities_;  // (queries, heads, active) of each sequence; one head if the backend reduces the heads
   std::vector<float> values_;         // keys or values (active, kv_heads * head_dim), or hidden states (rows, hidden), for a scorer
 };

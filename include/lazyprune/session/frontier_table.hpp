@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lazyprune/core/types.hpp>
+#include <lazyprune/session/session_state.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -173,6 +174,25 @@ class frontier_table {
     state_[t] &= static_cast<std::uint8_t>(~is_lost);
     frontier_[t] = 0;
     score_[t] = 0.0f;
+  }
+
+  /// Adds a token in this state at the end. Its row takes the next slot.
+  void append(const token_state& state) {
+    const auto t = static_cast<position>(known());
+    append(1, state.frontier);
+    score_[t] = state.score;
+    if (state.hidden == hidden_state::stored) store(t);
+    if (state.hidden == hidden_state::waiting) wait(t);
+    if (state.hidden == hidden_state::lost) lose(t);
+    if (state.dropped_for_good) state_[t] |= is_gone;
+  }
+
+  token_state state(position t) const noexcept {
+    const hidden_state hidden = lost(t)       ? hidden_state::lost
+                                : waiting(t)  ? hidden_state::waiting
+                                : has_slot(t) ? hidden_state::stored
+                                              : hidden_state::none;
+    return {frontier_[t], hidden, dropped_for_good(t), score_[t]};
   }
 
   /// Drops the token for good.

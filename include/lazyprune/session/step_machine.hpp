@@ -18,6 +18,7 @@
 #include <lazyprune/session/admission.hpp>
 #include <lazyprune/session/frontier_table.hpp>
 #include <lazyprune/session/selection.hpp>
+#include <lazyprune/session/session_state.hpp>
 #include <lazyprune/session/statistics.hpp>
 #include <lazyprune/session/step_fault.hpp>
 
@@ -156,6 +157,38 @@ class step_machine {
     queried_to_ = other.queried_to_;
     if (remembers_) memory_.assign(known(), 0.0f);
     restart_from(end);
+  }
+
+  /// Returns what this session remembers of its sequence. Call it between steps. Parts of a policy that change in steps are not in it.
+  session_state state() const {
+    require_between_steps("state");
+    session_state saved{.layers = layers_, .memory = memory_, .queried_to = queried_to_, .queried = queried_, .stats = statistics_};
+    saved.tokens.reserve(known());
+    for (position t = 0; t < known(); ++t) saved.tokens.push_back(table_.state(t));
+    return saved;
+  }
+
+  /// Makes this session, which has no tokens, go on with a sequence. `saved` must come from a session whose policy is the same. A state in
+  /// which no step had outputs also fits other policies whose chunks run as many layers, for `take_over`. Throws `error`, and changes
+  /// nothing, if the state contradicts itself or does not fit this session.
+  void restore(const session_state& saved) {
+    require_between_steps("restore");
+    check_state(saved);
+    require_room("restore", saved.tokens.size());
+    grow_by(saved.tokens.size());
+    statistics_ = saved.stats;
+    table_.clear();
+    for (const token_state& token : saved.tokens) table_.append(token);
+    if (remembers_) {
+      memory_ = saved.memory;
+      memory_.resize(known(), 0.0f);
+    }
+    active_.clear();
+    losses_.clear();
+    listed_ = settled_ = 0;
+    queried_to_ = saved.queried_to;
+    queried_ = saved.queried;
+    find_settled();
   }
 
   /// The number W of queries whose attention the scorer gathers at every layer (windows or probes); 0 for other scorers. Let `a` be the
@@ -326,6 +359,34 @@ class step_machine {
                          error_code::no_room));
   }
 
+  void check_state(const session_state& saved) const {
+    const auto refuse = [](const std::string& place, const std::string& expected, const std::string& found) {
+      report_error(error("session state", place, expected, found));
+    };
+    const std::size_t count = saved.tokens.size();
+    if (known() > 0) refuse("session", "one without tokens", std::to_string(known()));
+    if (saved.layers != layers_) refuse("layers", std::to_string(layers_), std::to_string(saved.layers));
+    if (saved.stats.prefill_rows.size() != layers_ || saved.stats.prefill_dense_rows.size() != layers_)
+      refuse("statistics", "a number for each layer", std::to_string(saved.stats.prefill_rows.size()));
+    if (!saved.memory.empty() && saved.memory.size() != count)
+      refuse("memory", "no numbers, or one for each of " + std::to_string(count) + " tokens", std::to_string(saved.memory.size()));
+    if (saved.queried_to > count || (saved.queried_to > 0 && !saved.queried && saved.tokens[saved.queried_to - 1].frontier < layers_))
+      refuse("queried tokens", "at most " + std::to_string(count), std::to_string(saved.queried_to));
+    for (position t = 0; t < count; ++t) {
+      const token_state& token = saved.tokens[t];
+      const bool between = token.frontier > 0 && token.frontier < layers_,
+                 has_row = token.hidden == hidden_state::stored || token.hidden == hidden_state::waiting;
+      if (token.frontier > layers_ || (has_row && !between) || (between && token.hidden == hidden_state::none && !token.dropped_for_good) ||
+          (has_row && token.dropped_for_good))
+        refuse("token " + std::to_string(t), "a state that a step can leave", "frontier " + std::to_string(token.frontier));
+    }
+  }
+
+  /// Counts the settled tokens at the beginning of the sequence.
+  void find_settled() noexcept {
+    while (settled_ < known() && table_.settled(static_cast<position>(settled_), layers_)) ++settled_;
+  }
+
   void grow_by(std::size_t tokens) {
     if (known() + tokens > capacity_) grow(std::max(known() + tokens, limit_ > 0 ? 0 : 2 * capacity_));
   }
@@ -459,7 +520,7 @@ class step_machine {
       return;
     }
     spills_are_saved();
-    while (settled_ < known() && table_.settled(static_cast<position>(settled_), layers_)) ++settled_;
+    find_settled();
     in_step_ = false;
     if (request_.outputs > 0) queried_to_ = known();
     ++statistics_.steps;

@@ -77,6 +77,7 @@ class hosted_cuda {
   void read_values(const kv_layer& kv, ids slots, float* to) { made_.read_values(kv, slots, to); }
   void read(in x, float* to) { made_.read(visit(x), to), leave(); }
   void read(const operand& x, float* to) { made_.read(x, to); }
+  void write(const float* numbers, out x) { made_.write(numbers, visit(x)), leave(); }
 
  private:
   using memory = lazyprune::device::array<float, lazyprune::device::purpose::activations>;

@@ -70,12 +70,12 @@ class host_backend {
     for (std::size_t i = 0; i < rows.size(); ++i) std::copy_n(store.row(slots[i]), x.columns, x.row(rows[i]));
   }
 
-  void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {
-    for (const std::uint32_t slot : slots) out = copy_out(kv.key(slot), kv.width(), out);
+  void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, T* out) const {
+    for (const std::uint32_t slot : slots) out = std::copy_n(kv.key(slot), kv.width(), out);
   }
 
-  void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {
-    for (const std::uint32_t slot : slots) out = copy_out(kv.value(slot), kv.width(), out);
+  void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, T* out) const {
+    for (const std::uint32_t slot : slots) out = std::copy_n(kv.value(slot), kv.width(), out);
   }
 
   void add(rows_view<const T> x, rows_view<T> out) const {
@@ -84,18 +84,16 @@ class host_backend {
   }
 
   void read(rows_view<const T> x, T* out) const {
-    for (std::size_t r = 0; r < x.rows; ++r) out = copy_out(x.row(r), x.columns, out);
+    for (std::size_t r = 0; r < x.rows; ++r) out = std::copy_n(x.row(r), x.columns, out);
+  }
+
+  void write(const T* numbers, rows_view<T> x) const {
+    for (std::size_t r = 0; r < x.rows; ++r) std::copy_n(numbers + r * x.columns, x.columns, x.row(r));
   }
 
  protected:
   static void add_row(const T* x, std::size_t count, T* out) {
     for (std::size_t i = 0; i < count; ++i) out[i] += x[i];
-  }
-
- private:
-  template <class To>
-  static To* copy_out(const T* from, std::size_t count, To* out) {
-    return std::transform(from, from + count, out, [](T value) { return static_cast<To>(value); });
   }
 };
 

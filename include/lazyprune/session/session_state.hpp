@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// What a session remembers of its sequence between steps, so that another process can go on with it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/session/statistics.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// The place of a token's hidden state after its last layer.
+enum class hidden_state : std::uint8_t {
+  none,     // the token is not computed at layer 0, or is computed at all layers
+  stored,   // in the Aux Cache
+  waiting,  // in the waiting rows
+  lost,     // gone
+};
+
+struct token_state {
+  layer_id frontier = 0;  // the number of layers that have its keys and values
+  hidden_state hidden = hidden_state::none;
+  bool dropped_for_good = false;  // no later plan contains it
+  float score = 0;                // when it was last dropped
+  friend bool operator==(const token_state&, const token_state&) = default;
+};
+
+/// The slots of stored and waiting rows are not part of it: `restore` numbers them anew, in the order of the tokens.
+struct session_state {
+  layer_id layers = 0;                // of the model
+  std::vector<token_state> tokens{};  // (known)
+  std::vector<float> memory{};        // (known) if the scorer remembers scores, otherwise empty
+  std::size_t queried_to = 0;         // the number of tokens known after the last step with outputs
+  bool queried = false;               // whether a step had outputs
+  statistics stats{};
+  friend bool operator==(const session_state&, const session_state&) = default;
+};
+
+}  // namespace v0
+}  // namespace lazyprune
