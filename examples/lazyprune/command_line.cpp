@@ -792,7 +792,7 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   add_template_flags(command, flags->words);
   command.footer(
       "Examples:\n"
-      "  lazyprune serve -m MODEL.gguf\n"
+      "  lazyprune serve -m MODEL.gguf      # then open http://localhost:8080/ in a browser, or:\n"
       "  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
   choose(command, chosen, [flags, &policies] { return serve(*flags, policies); });
 }

@@ -18,6 +18,8 @@
 #include "engine/memory_forecast.hpp"
 #include "models/model_choice.hpp"
 #include "models/sessions.hpp"
+#include "pages/html.hpp"
+#include "serve/chat_page.hpp"
 #include "serve/client_json.hpp"
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
@@ -94,7 +96,9 @@ class serving {
 
   int run() {
     http_options http = flags_.http;
-    http.allows = [this](std::string_view path, std::string_view authorization) { return path == "/health" || keys_.allow(authorization); };
+    http.allows = [this](std::string_view path, std::string_view authorization) {
+      return path == "/" || path == "/health" || keys_.allow(authorization);
+    };
     http.refusal =
         dumped(error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"));
     http_server server(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
@@ -133,6 +137,9 @@ class serving {
       return (request.method == method || (method == "GET" && request.method == "HEAD")) && request.path == path;
     };
     if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
+    if (is("GET", "/"))
+      return reply.send(200, "text/html; charset=utf-8", chat_page(),
+                        {{"Content-Security-Policy", content_policy(page_scripts::inline_with_requests) + "; frame-ancestors 'none'"}});
     try {
       if (is("GET", "/v1/models")) return send_json(reply, 200, {{"object", "list"}, {"data", json::array({about_model()})}});
       if (is("GET", "/metrics")) return reply.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics());
@@ -143,7 +150,7 @@ class serving {
       const fault_answer known = answer_to(fault);
       return send_json(reply, known.status, known.body);
     }
-    constexpr std::string_view gets[] = {"/health", "/v1/models", "/metrics"},
+    constexpr std::string_view gets[] = {"/", "/health", "/v1/models", "/metrics"},
                                posts[] = {"/tokenize", "/v1/chat/completions", "/v1/completions"};
     const auto allow = [&](const char* method) {
       send_json(reply, 405, error_json("use " + std::string(method) + " for " + request.path, "invalid_request_error"),
@@ -155,7 +162,13 @@ class serving {
   }
 
   json about_model() const {
-    return {{"id", name_}, {"object", "model"}, {"created", started_}, {"owned_by", "lazyprune"}, {"max_model_len", context_}};
+    const bool has_template = !chat_->fault() && chat_->get();
+    return {{"id", name_},
+            {"object", "model"},
+            {"created", started_},
+            {"owned_by", "lazyprune"},
+            {"max_model_len", context_},
+            {"has_chat_template", has_template}};
   }
 
   std::string metrics() const {

@@ -16,7 +16,7 @@ constexpr std::string_view page_frame = R"html(<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'@{scripts}">
+<meta http-equiv="Content-Security-Policy" content="@{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>@{title}</title>
 <style>@{style}</style>
@@ -72,11 +72,16 @@ std::string facts_list(const std::vector<std::pair<std::string, std::string>>& f
   return html;
 }
 
+std::string content_policy(page_scripts scripts) {
+  std::string policy = "default-src 'none'; style-src 'unsafe-inline'";
+  if (scripts != page_scripts::none) policy += "; script-src 'unsafe-inline'";
+  if (scripts == page_scripts::inline_with_requests) policy += "; connect-src 'self'";
+  return policy;
+}
+
 std::string html_page(std::string_view title, std::string_view style, std::string_view body, page_scripts scripts) {
-  return fill_in(page_frame, {{"scripts", scripts == page_scripts::none ? "" : "; script-src 'unsafe-inline'"},
-                              {"title", title},
-                              {"style", std::string(page_style).append(style)},
-                              {"body", body}});
+  return fill_in(page_frame,
+                 {{"policy", content_policy(scripts)}, {"title", title}, {"style", std::string(page_style).append(style)}, {"body", body}});
 }
 
 }  // namespace program

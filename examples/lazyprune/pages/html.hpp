@@ -22,8 +22,11 @@ std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std
 /// Writes labels and values for a <dl class="facts">. Pairs with an empty value are left out.
 std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts);
 
-/// The scripts that a browser may run in a page. The page's content security policy forbids all others.
-enum class page_scripts : std::uint8_t { none, inline_ones };
+/// The scripts that a browser may run in a page: no script, scripts in the page, or such scripts that also ask the page's own server.
+enum class page_scripts : std::uint8_t { none, inline_ones, inline_with_requests };
+
+/// The content security policy of a page. It forbids all other scripts and all resources from elsewhere.
+std::string content_policy(page_scripts scripts);
 
 /// Writes a whole page. `title` and `body` are HTML. `style` is the page's own CSS; it is put after the common style.
 std::string html_page(std::string_view title, std::string_view style, std::string_view body, page_scripts scripts = page_scripts::none);

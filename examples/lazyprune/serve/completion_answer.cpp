@@ -74,6 +74,11 @@ void completion_answer::listen(std::size_t which, generation_options& options) {
   if (request_.top_logprobs)
     options.on_logits = [&into](std::span<const float> logits) { into.logits.assign(logits.begin(), logits.end()); };
   options.on_token = [this, &into](token_id id) { return take(into, id); };
+  if (!request_.show_kept || which > 0) return;  // all choices prune the same prompt alike
+  options.on_step = [this](const any_session& session) {
+    // The first step is the prefill. The session also counts the layers of tokens that came from the cache.
+    for (auto t = static_cast<position>(layers_.size()); t < prompt_.size(); ++t) layers_.push_back(session.tokens().frontier(t));
+  };
 }
 
 bool completion_answer::take(choice& into, token_id id) {
@@ -223,13 +228,23 @@ json completion_answer::usage() const {
     share += each.share_prompt / static_cast<double>(results_.size());
     first = std::max(first, each.prefill_seconds);
   }
-  return {
-      {"prompt_tokens", prompt_.size()},
-      {"completion_tokens", written},
-      {"total_tokens", prompt_.size() + written},
-      {"prompt_tokens_details", {{"cached_tokens", cached}}},
-      {"pruning",
-       {{"rows", rows}, {"dense_rows", dense_rows}, {"share_of_prompt", share}, {"revived", revived}, {"seconds_to_first_token", first}}}};
+  json pruning{
+      {"rows", rows}, {"dense_rows", dense_rows}, {"share_of_prompt", share}, {"revived", revived}, {"seconds_to_first_token", first}};
+  if (!layers_.empty()) pruning["kept"] = kept();
+  return {{"prompt_tokens", prompt_.size()},
+          {"completion_tokens", written},
+          {"total_tokens", prompt_.size() + written},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
+          {"pruning", std::move(pruning)}};
+}
+
+/// The texts of the prompt's tokens, which together are the prompt, and the number of layers that computed each token.
+json completion_answer::kept() const {
+  json texts = json::array();
+  token_decoder decoder(tokens_, special_text::written);
+  for (const token_id token : prompt_) texts.push_back(token < tokens_.size() ? decoder.push(token) : "");
+  texts.back().get_ref<std::string&>() += decoder.flush();
+  return {{"texts", std::move(texts)}, {"layers", layers_}};
 }
 
 void completion_answer::finish() {

@@ -82,6 +82,7 @@ class completion_answer {
   nlohmann::ordered_json part(const choice& of, nlohmann::ordered_json delta, nlohmann::ordered_json logprobs) const;
   nlohmann::ordered_json envelope(std::string_view kind, nlohmann::ordered_json choices) const;
   nlohmann::ordered_json usage() const;
+  nlohmann::ordered_json kept() const;
   void finish();
 
   completion_request request_;
@@ -94,6 +95,7 @@ class completion_answer {
   http_reply reply_;
   std::deque<choice> choices_;
   std::vector<ended_answer> results_;  // of the choices that have ended
+  std::vector<layer_id> layers_;       // (prompt): the layers that computed each token by the end of the prefill; empty: not asked for
   bool begun_ = false, over_ = false;
 };
 

@@ -32,7 +32,8 @@ struct completion_request {
   std::optional<std::size_t> top_logprobs{};  // how many of the likeliest tokens to name beside the log-probability of each token
   bool stream = false, stream_usage = false;
   bool dense = false;                    // "pruning": false
-  std::optional<policy_spec> pruning{};  // "pruning": {...}
+  std::optional<policy_spec> pruning{};  // "pruning": {...}; none: the server decides
+  bool show_kept = false;                // "pruning": {"show_kept": true}
 };
 
 /// Reads the body of a request to /v1/chat/completions (`chat`) or /v1/completions. Throws `error` if the body is not JSON. Also

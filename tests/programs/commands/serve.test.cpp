@@ -3,8 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -137,6 +140,45 @@ TEST_CASE("a long prompt is pruned by the model's known stages, or as the reques
             lazyprune_program({"run", "-p", text, "-n", "4", "-t", "1", "--policy", "dense", "--no-parse-special", "--json"}).out)["text"]);
   const http_answer wrong = server.post("/v1/completions", {{"prompt", text}, {"pruning", {{"stages", "99:0.5"}}}});
   CHECK(wrong.status == 400);
+}
+
+TEST_CASE("show_kept names the layers that computed each token of the prompt, whatever the cache holds") {
+  served caches, forgets({"--cache-memory", "0"});
+  const std::string text = words(700) + " \xf0\x9f\x98\x80";
+  const auto ask = [&](const served& server, const json& pruning) {
+    return server.completion({{"prompt", text}, {"max_tokens", 1}, {"temperature", 0}, {"pruning", pruning}});
+  };
+  const auto kept = [](const json& answer) { return answer["usage"]["pruning"]["kept"]; };
+  for (const json& policy : std::vector<json>{json(), json({{"stages", "2:0.1"}}), json({{"policy", "dense"}})}) {
+    CAPTURE(policy.dump());
+    json pruning = policy.is_null() ? json::object() : policy;
+    pruning["show_kept"] = true;
+    const json alone = ask(forgets, pruning), first = ask(caches, pruning), second = ask(caches, pruning);
+    const json plain = ask(forgets, policy);
+    CHECK(alone["choices"] == plain["choices"]);
+    CHECK(alone["usage"]["pruning"]["rows"] == plain["usage"]["pruning"]["rows"]);
+    CHECK(!plain["usage"]["pruning"].contains("kept"));
+    const std::vector<std::size_t> layers = kept(alone)["layers"];
+    CHECK(layers.size() == alone["usage"]["prompt_tokens"]);
+    const std::vector<std::string> texts = kept(alone)["texts"];
+    CHECK(texts.size() == layers.size());
+    CHECK(std::accumulate(texts.begin(), texts.end(), std::string()).ends_with(text));
+    CHECK(std::accumulate(layers.begin(), layers.end(), std::size_t{0}) == alone["usage"]["pruning"]["rows"]);
+    CHECK(layers.back() == 6);
+    CHECK((std::ranges::count(layers, 6u) == std::ssize(layers)) == (policy == json({{"policy", "dense"}})));
+    CHECK(second["usage"]["prompt_tokens_details"]["cached_tokens"] > 600);
+    CHECK(kept(first) == kept(alone));
+    CHECK(kept(second) == kept(alone));
+  }
+
+  std::vector<int> ids = json::parse(caches.post("/tokenize", {{"prompt", text}}).body)["tokens"];
+  ids.pop_back();  // only a part of the last character's bytes
+  json body{{"prompt", ids}, {"max_tokens", 2}, {"n", 2}, {"pruning", {{"show_kept", true}}}};
+  CHECK(kept(caches.completion(body))["texts"].back().get<std::string>().starts_with("\xef\xbf\xbd"));
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  const std::vector<std::string> events = events_of(caches.post("/v1/completions", body).body);
+  CHECK(kept(json::parse(events[events.size() - 2]))["layers"].size() == ids.size());
 }
 
 TEST_CASE("a stream has the same text as the whole answer, and ends with the usage") {
@@ -355,6 +397,37 @@ TEST_CASE("errors have OpenAI's form") {
   CHECK(!head.wait_for("status"));
   CHECK(wrong.head.find("Allow: POST") != wrong.head.npos);
   CHECK(server.get("/health").status == 200);
+}
+
+TEST_CASE("the page at / is one file that loads nothing else, and needs no key") {
+  const temporary_folder folder;
+  write_file(folder / "keys", "first-key\n");
+  served server({"--api-key-file", folder / "keys"});
+  const http_answer page = server.get("/");
+  CHECK(page.status == 200);
+  CHECK(page.head.find("Content-Type: text/html; charset=utf-8\r\n") != page.head.npos);
+  CHECK(page.head.find("Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                       "connect-src 'self'; frame-ancestors 'none'\r\n") != page.head.npos);
+  CHECK(page.body.starts_with("<!DOCTYPE html>"));
+  for (const std::string from : {" src=", " href=", "url(", "@import", "innerHTML"}) CHECK(page.body.find(from) == page.body.npos);
+  http_client head(server.port());
+  head.request("HEAD", "/", "", "Connection: close\r\n");
+  CHECK(head.wait_for("HTTP/1.1 200 OK\r\n"));
+  CHECK(!head.wait_for("<!DOCTYPE"));
+  const http_answer wrong = server.post("/", {{"prompt", "a"}});
+  CHECK(wrong.status == 405);
+  CHECK(wrong.head.find("Allow: GET, HEAD") != wrong.head.npos);
+}
+
+TEST_CASE("/v1/models says whether the model has a chat template") {
+  const temporary_folder folder;
+  write_file(folder / "broken.jinja", "{% if %}");
+  const auto has = [](std::vector<std::string> flags) {
+    return json::parse(served(std::move(flags)).get("/v1/models").body)["data"][0]["has_chat_template"];
+  };
+  CHECK(has({}) == false);
+  CHECK(has({"--chat-template-file", plain_template(folder)}) == true);
+  CHECK(has({"--chat-template-file", folder / "broken.jinja"}) == false);
 }
 
 TEST_CASE("with keys, only requests that have one are answered") {

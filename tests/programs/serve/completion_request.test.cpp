@@ -57,6 +57,10 @@ TEST_CASE("all fields that are supported arrive") {
   CHECK(chat.pruning->stages == "3:0.5");
   CHECK(chat.pruning->least_tokens == 9);
   CHECK(chat.pruning->decode == "dense");
+  CHECK(!chat.show_kept);
+  CHECK(chat_with(R"(,"pruning":{"stages":"3:0.5","show_kept":true})").show_kept);
+  CHECK(chat_with(R"(,"pruning":{"show_kept":true})").show_kept);
+  CHECK(!chat_with(R"(,"pruning":{"show_kept":true})").pruning);  // the server's policy
   CHECK(chat_with(R"(,"pruning":false)").dense);
   CHECK(!chat_with(R"(,"pruning":true)").dense);
   CHECK(chat_with(R"(,"max_tokens":3,"max_completion_tokens":5)").predict == 5);
@@ -108,6 +112,7 @@ TEST_CASE("a field that is wrong or not supported is an error that names the fie
                                               {R"(,"top_logprobs":2)", "top_logprobs"},
                                               {R"(,"pruning":3)", "pruning"},
                                               {R"(,"pruning":{"share":0.5})", "pruning.share"},
+                                              {R"(,"pruning":{"show_kept":1})", "pruning.show_kept"},
                                               {R"(,"model":3)", "model"},
                                               {R"(,"tools":[{"type":"function"}])", "tools"},
                                               {R"(,"tools":[{"type":"other","function":{"name":"f"}}])", "tools"},
