@@ -759,6 +759,9 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
           },
           "MiB for beginnings of prompts, which later prompts need not read again; 0: none (default: a quarter of the free memory)")
       ->type_name("N");
+  add_text(command, "--cache-file", flags->cache_file,
+           "A file that keeps these beginnings from one run of the server to the next; written when the server ends")
+      ->type_name("FILE");
   add_number(command, "--queue", flags->queue, number_range<std::size_t>{1, 1u << 20},
              "Answers that may wait; further requests get status 429 (default: 64)")
       ->group(server_group);

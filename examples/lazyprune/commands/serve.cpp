@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -108,9 +110,11 @@ class serving {
     engine_ = load_engine(flags_.backend, model_);
     kv_token_ = engine_->kv_row_bytes() * engine_->config().layers;
     scheduler_.emplace(*engine_, limits());
+    load_cache();
     std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server.port() << std::endl;
     server.run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
-    scheduler_.reset();
+    scheduler_->end();
+    if (!flags_.cache_file.empty()) scheduler_->batch().save_cache(flags_.cache_file, identity());
     return 0;
   }
 
@@ -130,6 +134,34 @@ class serving {
       limits.bytes = usable - limits.cache_bytes;
     }
     return limits;
+  }
+
+  void load_cache() {
+    if (flags_.cache_file.empty() || !std::filesystem::exists(flags_.cache_file)) return;
+    if (!scheduler_->batch().load_cache(flags_.cache_file, identity()))
+      std::cerr << flags_.cache_file
+                << ": its prompts were read by another model or in another way, so they are not used, and are replaced "
+                << "when the server ends" << std::endl;
+  }
+
+  /// Names all that the rows of a prompt depend on: the model's files, and how this process computes.
+  std::string identity() const {
+    std::string text = model_.fingerprint() + ' ' + flags_.backend.backend + ' ' + std::string(isa_of(flags_.backend)) + ' ' +
+                       flags_.backend.dtype + ' ' + flags_.backend.kv + (flags_.backend.exact ? " exact" : "");
+    const auto add = [&](const std::filesystem::path& file) {
+      text += ' ' + std::to_string(std::filesystem::file_size(file)) + ' ' +
+              std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count());
+    };
+    if (!std::filesystem::is_directory(model_.path())) {
+      add(model_.path());
+      return text;
+    }
+    std::set<std::filesystem::path> files;
+    for (const auto& each : std::filesystem::directory_iterator(model_.path()))
+      if (each.is_regular_file() && (each.path().extension() == ".safetensors" || each.path().extension() == ".gguf"))
+        files.insert(each.path());
+    std::ranges::for_each(files, add);
+    return text;
   }
 
   void answer(http_request request, const http_reply& reply) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -114,6 +115,11 @@ class answer_batch {
   virtual std::size_t unread() const = 0;
   /// The memory of the kept beginnings.
   virtual std::size_t cache_bytes() const = 0;
+  /// Writes the kept beginnings to a file. `identity` names all that their rows depend on.
+  virtual void save_cache(const std::filesystem::path& file, std::string_view identity) = 0;
+  /// Reads beginnings that `save_cache` wrote. Returns false, and keeps nothing, if they were saved under another identity. Throws `error`
+  /// if the file was not written by `save_cache`, or is damaged.
+  virtual bool load_cache(const std::filesystem::path& file, std::string_view identity) = 0;
   /// Runs one step, which reads about `prompt_tokens` tokens of prompts at most. Returns the answers that have ended.
   virtual std::vector<ended_answer> step(std::size_t prompt_tokens) = 0;
 };

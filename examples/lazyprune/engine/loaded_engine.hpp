@@ -10,9 +10,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <lazyprune/files/byte_file.hpp>
 #include <lazyprune/model/continuous_batch.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/prefix_cache.hpp>
@@ -126,6 +128,22 @@ class growing_batch final : public answer_batch {
   std::size_t generating() const override { return batch_.generating(); }
   std::size_t unread() const override { return batch_.unread(); }
   std::size_t cache_bytes() const override { return cache_.bytes(); }
+  void save_cache(const std::filesystem::path& file, std::string_view identity) override {
+    write_byte_file(file, [&](byte_writer& to) {
+      to.text(cache_file);
+      to.text(identity);
+      cache_.save(backend_, to);
+    });
+  }
+  bool load_cache(const std::filesystem::path& file, std::string_view identity) override {
+    bool same = false;
+    read_byte_file(file, [&](byte_reader& from) {
+      if (from.text(64, "format") != cache_file) from.refuse("format", "a file of --cache-file", "another file");
+      same = from.text(4096, "identity") == identity;
+      if (same) cache_.load(backend_, net_, from);
+    });
+    return same;
+  }
   std::vector<ended_answer> step(std::size_t prompt_tokens) override {
     std::vector<ended_answer> ended;
     for (ended_sequence<Backend>& each : batch_.step(prompt_tokens)) {
@@ -142,6 +160,8 @@ class growing_batch final : public answer_batch {
   }
 
  private:
+  static constexpr std::string_view cache_file = "lazyprune cache file";
+
   /// A prompt that is not short ends with a piece of this many tokens, so that the cache keeps what is before it.
   static constexpr std::size_t question_tokens = 64;
 

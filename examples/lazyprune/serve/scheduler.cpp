@@ -27,7 +27,10 @@ void tell(const Callback& callback, const Ends&... how) noexcept {
 scheduler::scheduler(lazyprune::program::engine& engine, scheduler_limits limits)
     : engine_(engine), limits_(limits), batch_(engine.begin_batch(limits.cache_bytes)), thread_([this] { work(); }) {}
 
-scheduler::~scheduler() {
+scheduler::~scheduler() { end(); }
+
+void scheduler::end() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;

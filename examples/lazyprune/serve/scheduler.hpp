@@ -64,10 +64,16 @@ class scheduler {
 
   /// The engine must outlive the scheduler.
   scheduler(lazyprune::program::engine& engine, scheduler_limits limits);
-  /// Ends the thread after its current step. Answers that have not ended fail.
+  /// See `end`.
   ~scheduler();
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
+
+  /// Ends the thread after its current step. Answers that have not ended fail. Does nothing if it has ended.
+  void end();
+
+  /// The batch, for use before the first call of `add` or after `end`.
+  answer_batch& batch() { return *batch_; }
 
   /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws
   /// `error` (no_memory) if one of them alone needs more memory than there is.

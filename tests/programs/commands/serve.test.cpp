@@ -142,6 +142,46 @@ TEST_CASE("a long prompt is pruned by the model's known stages, or as the reques
   CHECK(wrong.status == 400);
 }
 
+TEST_CASE("with --cache-file, a new server goes on from the prompts of the one before, with the same answers") {
+  const temporary_folder folder;
+  const std::string file = folder / "cache";
+  const json asked{{"prompt", words(700)}, {"max_tokens", 6}, {"temperature", 0}, {"logprobs", 2}};
+  const auto cached = [](const json& answer) { return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<std::size_t>(); };
+  json first;
+  {
+    served server({"--cache-file", file});
+    first = server.completion(asked);
+    CHECK(cached(first) == 0);
+    CHECK(server.end().code == 0);
+  }
+  {
+    served server({"--cache-file", file});
+    const json second = server.completion(asked);
+    CHECK(cached(second) > 500);
+    CHECK(second["choices"] == first["choices"]);
+    CHECK(server.end().code == 0);
+  }
+  {
+    served server({"--cache-file", file, "--dtype", "bf16"});
+    CHECK(cached(server.completion(asked)) == 0);  // rows of another type must not serve
+    const program_result end = server.end();
+    CHECK(end.code == 0);
+    CHECK(end.err.find(file) != std::string::npos);
+  }
+  const auto refused = [&] {
+    const program_result result = lazyprune_program({"serve", "--port", "0", "-t", "1", "--dtype", "bf16", "--cache-file", file});
+    CHECK(result.code == 1);
+    CHECK(result.err.find(file) != std::string::npos);
+  };
+  std::string bytes = file_text(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file(file, bytes);
+  refused();
+  write_file(file, "a letter that nobody wants to lose");
+  refused();
+  CHECK(file_text(file) == "a letter that nobody wants to lose");
+}
+
 TEST_CASE("show_kept names the layers that computed each token of the prompt, whatever the cache holds") {
   served caches, forgets({"--cache-memory", "0"});
   const std::string text = words(700) + " \xf0\x9f\x98\x80";

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Files of saved sequences and prefix caches.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/descriptor.hpp>
+#include <lazyprune/files/output_file.hpp>
+#include <lazyprune/model/byte_stream.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Calls write(byte_writer&) and stores the bytes in a file. The file gets its name when it is complete. An older file stays if anything
+/// throws. Throws `error` of code io if the file cannot be written.
+template <class Write>
+void write_byte_file(const std::filesystem::path& path, const Write& write) {
+  output_file file(path);
+  byte_writer to([&](std::string_view bytes) { file.write(bytes); });
+  write(to);
+  file.commit();
+}
+
+/// Calls read(byte_reader&) with the bytes of a file. Throws `error` if the file cannot be read, and what `read` throws.
+template <class Read>
+void read_byte_file(const std::filesystem::path& path, const Read& read) {
+  const std::string name = path.string();
+  const file_descriptor file = open_file(path, O_RDONLY, name, "a file that can be read");
+  byte_reader from(
+      [&](std::span<char> to) {
+        std::size_t filled = 0;
+        while (filled < to.size()) {
+          const auto got = repeat_if_interrupted([&] { return ::read(file.get(), to.data() + filled, to.size() - filled); });
+          if (got < 0) throw error(name, "", "to read it", reason_of(errno), error_code::io);
+          if (got == 0) break;
+          filled += static_cast<std::size_t>(got);
+        }
+        return filled;
+      },
+      name);
+  read(from);
+}
+
+}  // namespace v0
+}  // namespace lazyprune
