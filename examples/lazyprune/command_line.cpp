@@ -793,6 +793,13 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   command.add_flag("--force-memory", flags->force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
   add_policy_flags(command, flags->policy, flags->model);
   add_template_flags(command, flags->words);
+  command
+      .add_option_function<std::string>(
+          "--document-roles", [flags](const std::string& text) { flags->documents = document_roles::parse(text); },
+          "Prune only the texts of these roles. user: the last user's message; tool, assistant: the messages after it; system: all system "
+          "messages (default: user,tool)")
+      ->type_name("ROLE,ROLE")
+      ->group(chat_group);
   command.footer(
       "Examples:\n"
       "  lazyprune serve -m MODEL.gguf      # then open http://localhost:8080/ in a browser, or:\n"

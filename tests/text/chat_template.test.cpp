@@ -126,6 +126,29 @@ TEST_CASE("only roles that all templates know may become part of a special token
   CHECK(chat.render(request).runs() == std::vector<text_run>{{"<|user|><|", true}, {"im_end", false}, {"|>", true}});
 }
 
+TEST_CASE("the contents of marked messages are documents, also in JSON, in other case and in parts") {
+  const auto documents = [](const std::string& source, const std::string& messages, const std::vector<bool>& which) {
+    chat_request request;
+    request.set_messages(messages, "messages");
+    request.mark_documents(which);
+    std::string all;
+    const chat_template chat(source);
+    const rendered_chat text = chat.render(request);
+    for (const text_run& run : text.runs())
+      if (run.document) all.append(all.empty() ? "" : "|").append(run.text);
+    return all;
+  };
+  const std::string two =
+      R"([{"role": "user", "content": " one\n\"1\" "}, {"role": "tool", "content": [{"type": "text", "text": "two"}, 5]}])";
+  CHECK(documents("{{ messages[0].content }}", two, {}).empty());
+  CHECK(documents("{% for m in messages %}{{ m.content }}{% endfor %}", two, {true, false, true}) == " one\n\"1\" ");
+  CHECK(documents("{{ messages[0].content | trim | upper }}", two, {true}) == "ONE\n\"1\"");
+  CHECK(documents("{{ messages[0].content | tojson }}", two, {true}) == R"( one\n\"1\" )");
+  CHECK(documents("{{ messages[0].content.split('\n')[0] }}", two, {true}) == " one");
+  CHECK(documents("{{ messages | tojson }}", two, {false, true}) == "two");
+  CHECK(documents("{% for p in messages[1].content %}{{ p.text }}{% endfor %}", two, {false, true}) == "two");
+}
+
 TEST_CASE("template_words has all texts of the template's source, and the chat's trusted runs") {
   const chat_template chat("<a>{# <b> #}{% if tools %}<c>{{ '<d>' ~ messages[0].content }}{% endif %}{{ '<' + messages[0].role + '>' }}");
   chat_request request;

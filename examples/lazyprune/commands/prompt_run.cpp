@@ -102,11 +102,16 @@ any_session prompt_run::new_session(const named_policy& policy) const {
   return lazyprune::program::new_session(policy.spec, model_.config(), policies_);
 }
 
-std::vector<token_id> prompt_run::prompt_ids(const std::string& text) const {
-  if (!flags_.ids.empty()) return flags_.ids;
-  if (!chat_) return encode(text);
-  const rendered_chat chat = rendered(chat_of(flags_, text));
-  return tokens_->encode(chat.runs(), chat.template_words());  // no user's text becomes a special token or a token of the template
+chat_prompt prompt_run::prompt(const std::string& text) const {
+  if (!flags_.ids.empty()) return {flags_.ids, {}};
+  if (!chat_) return {encode(text), {}};
+  return prompt_of(*chat_, *tokens_, chat_of(flags_, text));
+}
+
+void prompt_run::keep(const position_spans& kept) {
+  if (!chat_) return;
+  pruned_.spec = policy_for_prompt(std::move(pruned_.spec), kept);
+  pruned_.text = flags_of(pruned_.spec, layers_of(model_.config()), policies_);
 }
 
 std::vector<token_id> prompt_run::encode(const std::string& text) const {

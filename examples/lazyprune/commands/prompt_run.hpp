@@ -15,6 +15,7 @@
 #include "models/model_choice.hpp"
 #include "models/sessions.hpp"
 #include "terminal/interrupts.hpp"
+#include "words/chat_prompt.hpp"
 #include "words/model_words.hpp"
 
 #include <lazyprune/core/types.hpp>
@@ -57,10 +58,13 @@ class prompt_run {
 
   /// Returns the ids of --ids if the flag is given. Otherwise encodes the text, in the chat template if the run uses one. Throws `error` if
   /// the model has no tokenizer or the template refuses the chat.
-  std::vector<token_id> prompt_ids(const std::string& text) const;
+  chat_prompt prompt(const std::string& text) const;
 
   /// The chat as the model's template writes it. The run must use a template. Throws `error` if the template refuses the chat.
   rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
+
+  /// In a run with a template, never prunes these positions, nor the last tokens (policy_for_prompt). The next sessions are made so.
+  void keep(const position_spans& kept);
 
   /// Throws `error` if the prompt is empty or does not fit into the context. `which` names the prompt, if there are several.
   void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;

@@ -62,8 +62,10 @@ class single_run {
   /// `text` is the text of -f and -p.
   single_run(const run_flags& flags, const std::string& text, const policy_registry& policies)
       : flags_(flags), policies_(policies), trace_(flags.trace), run_(flags, policies) {
-    prompt_ = run_.prompt_ids(text);
+    chat_prompt prompt = run_.prompt(text);
+    prompt_ = std::move(prompt.ids);
     run_.check_length(prompt_);
+    run_.keep(prompt.kept);
   }
 
   int run() {

@@ -13,6 +13,7 @@
 #include "terminal/interrupts.hpp"
 #include "terminal/typed_lines.hpp"
 #include "words/chat_ids.hpp"
+#include "words/chat_prompt.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -28,7 +29,6 @@ class chat_run {
 
   int run() {
     if (!run_.load({})) return 0;
-    text_ = run_.engine().begin(run_.new_session(run_.pruned()));
     typed_lines lines;
     if (lines.typed()) std::cerr << "Ctrl-D ends the conversation, Ctrl-C an answer" << std::endl;
     while (const auto line = lines.next()) {
@@ -44,8 +44,15 @@ class chat_run {
 
  private:
   void answer() {
-    const std::vector<token_id>& prompt = ids_.next(run_.rendered(chat_));
+    chat_request marked = chat_;
+    mark_documents(marked);
+    const rendered_chat rendered = run_.rendered(marked);
+    const std::vector<token_id>& prompt = ids_.next(rendered);
     run_.check_length(prompt);
+    if (!text_) {  // a session's kept positions cannot change, so they are those of the first turn
+      run_.keep(outside_documents(*run_.words(), rendered, prompt));
+      text_ = run_.engine().begin(run_.new_session(run_.pruned()));
+    }
     const auto parting = std::ranges::mismatch(text_->tokens(), prompt).in2 - prompt.begin();
     const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read again, as the query
     if (kept < text_->tokens().size()) text_->truncate(kept);

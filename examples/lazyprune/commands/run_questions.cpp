@@ -44,6 +44,15 @@ std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
   return shared;
 }
 
+/// The spans' positions before `end`. All prompts begin with the same tokens, so these positions suit each prompt. What the template writes
+/// after a question is among the last tokens, which are never pruned.
+position_spans those_before(const position_spans& spans, std::size_t end) {
+  std::vector<position_span> all;
+  for (const position_span& each : spans.list())
+    if (each.first < end) all.push_back({each.first, std::min(each.last, static_cast<position>(end - 1))});
+  return position_spans(std::move(all));
+}
+
 /// A policy, and the common prefix of the prompts, read under this policy.
 struct reader {
   const named_policy& policy;
@@ -55,13 +64,18 @@ class questions_run {
  public:
   questions_run(const run_flags& flags, const std::string& document, std::vector<std::string> questions, const policy_registry& policies)
       : flags_(flags), questions_(std::move(questions)), run_(flags, policies) {
+    position_spans kept;
     for (const std::string& question : questions_) {
-      prompts_.push_back(run_.prompt_ids(document + '\n' + question));
+      chat_prompt prompt = run_.prompt(document + '\n' + question);
+      prompts_.push_back(std::move(prompt.ids));
+      kept = std::move(prompt.kept);
       run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
     }
     const rope_kind rope = rope_of(prompts_.front());
     const bool alike = std::ranges::all_of(prompts_, [&](const auto& prompt) { return rope_of(prompt) == rope; });
-    if (run_.generates() && alike) shared_ = shared_length(prompts_);
+    const std::size_t common = shared_length(prompts_);
+    if (run_.generates() && alike) shared_ = common;
+    run_.keep(those_before(kept, common));
   }
 
   int run() {

@@ -26,7 +26,7 @@
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/scheduler.hpp"
-#include "words/chat_ids.hpp"
+#include "words/chat_prompt.hpp"
 #include "words/model_words.hpp"
 
 #include <lazyprune/core/error.hpp>
@@ -42,7 +42,6 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t least_pruned = 512;  // the default of --least-tokens
-constexpr std::size_t kept_last = 64;      // the last tokens of a prompt, which usually hold the question, always stay
 
 /// The API keys. Without keys, every request is allowed.
 class api_keys {
@@ -93,7 +92,7 @@ class serving {
     check(flags_.backend);
     chat_.emplace([&] { return words_.find_chat(); });
     ends_ = end_of_generation(tokens_, model_.config().eos);
-    new_session(with_defaults(chosen_.spec, 0), model_.config(), policies_);  // throws here if the flags do not fit the model
+    new_session(with_defaults(chosen_.spec, {}), model_.config(), policies_);  // throws here if the flags do not fit the model
   }
 
   int run() {
@@ -242,66 +241,31 @@ class serving {
     send_json(reply, 200, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", context_}});
   }
 
-  /// A prompt, and how many of its first tokens are never pruned.
-  struct prompt_tokens {
-    std::vector<token_id> ids;
-    std::size_t kept_first = 0;
-  };
-
-  /// Puts a chat into the model's template. The tokens before the last user's text are never pruned: the template's, the system's, and
-  /// earlier turns.
-  prompt_tokens prompt_of(const std::string& messages, const std::string& tools = {}) const {
+  /// Puts a chat into the model's template.
+  chat_prompt prompt_of(const std::string& messages, const std::string& tools = {}) const {
     if (!chat_->get()) throw error("request", "messages", "a model with a chat template", "none in " + model_.path().string());
     chat_request request;
     request.set_messages(messages, "messages");
     if (!tools.empty()) request.set("tools", jinja::read_json(tools, "tools", chat_request::most_bytes));
     request.set_add_generation_prompt(true);
-    const rendered_chat chat = chat_->get()->render(request);
-    prompt_tokens prompt{tokens_.encode(chat.runs(), chat.template_words())};
-    prompt.kept_first = tokens_before(chat, last_user_text(messages), prompt.ids);
-    return prompt;
+    return lazyprune::program::prompt_of(*chat_->get(), tokens_, std::move(request), flags_.documents);
   }
 
-  static std::string last_user_text(const std::string& messages) {
-    const json all = json::parse(messages);
-    for (auto each = all.rbegin(); each != all.rend(); ++each)
-      if (each->value("role", "") == "user" && each->contains("content") && (*each)["content"].is_string()) return (*each)["content"];
-    return "";
+  /// Returns the policy of a request with these positions, which are never pruned.
+  static policy_spec with_defaults(policy_spec spec, const position_spans& kept) {
+    if (spec.preset != dense_policy && !spec.least_tokens) spec.least_tokens = least_pruned;
+    return policy_for_prompt(std::move(spec), kept);
   }
 
-  /// The number of the chat's first tokens that come before this text of a message; all of them if the template does not write the text.
-  std::size_t tokens_before(const rendered_chat& chat, std::string text, const std::vector<token_id>& ids) const {
-    constexpr const char* space = " \t\r\n";  // templates trim texts
-    const std::size_t begin = text.find_first_not_of(space);
-    if (begin == text.npos) return ids.size();
-    text = text.substr(begin, text.find_last_not_of(space) + 1 - begin);
-    const std::size_t at = chat.text().rfind(text);
-    if (at == chat.text().npos) return ids.size();
-    const std::vector<token_id> before = tokens_.encode(runs_before(chat.runs(), at), chat.template_words());
-    return static_cast<std::size_t>(std::ranges::mismatch(before, ids).in2 - ids.begin());
-  }
-
-  /// Returns the policy of a request whose first `kept_first` tokens are never pruned.
-  policy_spec with_defaults(policy_spec spec, std::size_t kept_first) const {
-    if (spec.preset == dense_policy) return spec;
-    if (!spec.least_tokens) spec.least_tokens = least_pruned;
-    if (!spec.keep_last) spec.keep_last = kept_last;
-    if (kept_first > 0) {
-      const std::string first = "0-" + std::to_string(kept_first - 1);
-      spec.keep = spec.keep && !spec.keep->empty() ? *spec.keep + "," + first : first;
-    }
-    return spec;
-  }
-
-  any_session session_for(const completion_request& asked, std::size_t kept_first) const {
+  any_session session_for(const completion_request& asked, const position_spans& kept) const {
     const policy_spec spec = asked.dense ? dense_spec() : asked.pruning ? policy_for(*asked.pruning, model_, policies_).spec : chosen_.spec;
-    return new_session(with_defaults(spec, kept_first), model_.config(), policies_);
+    return new_session(with_defaults(spec, kept), model_.config(), policies_);
   }
 
   void complete(const std::string& body, bool chat, const http_reply& reply) {
     const auto deadline = std::chrono::steady_clock::now() + flags_.deadline;
     const completion_request asked = read_completion_request(body, chat);
-    prompt_tokens prompt;
+    chat_prompt prompt;
     if (chat)
       prompt = prompt_of(asked.messages, asked.tools);
     else if (asked.prompt)
@@ -320,7 +284,7 @@ class serving {
 
     const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
     const auto answer = std::make_shared<completion_answer>(asked, chat, id, name_, prompt.ids, tokens_, reply);
-    const any_session session = session_for(asked, prompt.kept_first);
+    const any_session session = session_for(asked, prompt.kept);
     std::vector<scheduled_answer> choices;
     const std::uint64_t seed = asked.seed ? *asked.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
     for (std::size_t i = 0; i < asked.choices; ++i) {

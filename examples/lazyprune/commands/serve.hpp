@@ -9,6 +9,7 @@
 
 #include "commands/flags.hpp"
 #include "serve/http_server.hpp"
+#include "words/chat_prompt.hpp"
 
 #include <lazyprune/registry/policy_spec.hpp>
 
@@ -24,6 +25,7 @@ struct serve_flags {
   backend_flags backend;
   policy_spec policy;
   template_flags words;
+  document_roles documents{};  // the messages of a chat that may be pruned
   http_options http;
   std::string key_file{};      // a file of keys, one a line; empty: no key is needed
   std::size_t context = 0;     // 0: the model's limit

@@ -41,17 +41,6 @@ bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std:
   return decoded(decoder, *tokens_, added) + decoder.flush() == text;
 }
 
-std::vector<text_run> runs_before(std::vector<text_run> runs, std::size_t bytes) {
-  std::size_t count = 0;
-  for (; count < runs.size() && bytes > 0; ++count) {
-    std::string_view& text = runs[count].text;
-    text = text.substr(0, bytes);
-    bytes -= text.size();
-  }
-  runs.resize(count);
-  return runs;
-}
-
 const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
   const std::string &text = chat.text(), words = chat.template_words();
   std::vector<token_id> whole = tokens_->encode(chat.runs(), words);

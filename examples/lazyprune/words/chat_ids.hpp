@@ -37,9 +37,6 @@ class chat_ids {
   std::vector<token_id> ids_;
 };
 
-/// Returns the runs of the first `bytes` bytes of their text.
-std::vector<text_run> runs_before(std::vector<text_run> runs, std::size_t bytes);
-
 /// Returns the runs without the first `bytes` bytes of their text.
 std::vector<text_run> runs_after(std::vector<text_run> runs, std::size_t bytes);
 

@@ -90,6 +90,16 @@ class chat_request {
     bytes_ += json.size();
     set("messages", std::move(all));
   }
+  /// Marks the contents of messages as documents (text_run.hpp): the content of message i if `documents[i]` is true. If a content is a list
+  /// of parts, the texts of the parts are marked.
+  void mark_documents(const std::vector<bool>& documents) {
+    const jinja::value* const messages = find("messages");
+    if (!messages->sequence()) return;
+    jinja::sequence all = *messages->sequence();
+    for (std::size_t i = 0; i < std::min(documents.size(), all.items.size()); ++i)
+      if (documents[i]) all.items[i] = with_document(all.items[i], "content");
+    set("messages", std::make_shared<const jinja::sequence>(std::move(all)));
+  }
   void set_add_generation_prompt(bool adds) { set("add_generation_prompt", jinja::value(adds)); }
 
   /// Sets a variable, `messages` included. Its strings count as the user's text.
@@ -135,6 +145,21 @@ class chat_request {
     for (const jinja::value& item : all) height = std::max(height, jinja::height_of(item));
     bytes_ += role.size() + content.size();
     set("messages", std::make_shared<const jinja::sequence>(jinja::sequence{jinja::sequence_kind::list, std::move(all), height + 1}));
+  }
+
+  /// Returns the dictionary with the text under this key, or the texts of the parts under it, marked as a document.
+  static jinja::value with_document(const jinja::value& of, const char* key) {
+    const jinja::value* const content = of.dict() ? of.dict()->find(key) : nullptr;
+    if (!content || (!content->text() && !content->sequence())) return of;
+    jinja::dict changed = *of.dict();
+    if (content->text()) {
+      changed.set(jinja::user_text(key), jinja::tagged_text(content->text()->bytes(), false, true));
+    } else {
+      jinja::sequence parts = *content->sequence();
+      for (jinja::value& part : parts.items) part = with_document(part, "text");
+      changed.set(jinja::user_text(key), std::make_shared<const jinja::sequence>(std::move(parts)));
+    }
+    return std::make_shared<const jinja::dict>(std::move(changed));
   }
 
   jinja::value* find(std::string_view name) {

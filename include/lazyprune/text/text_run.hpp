@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A run: a stretch of a rendered chat that was written either by the template (trusted) or by the user.
 //
-// The tokenizer joins all runs to one text. It recognises a reserved token only if all its bytes lie in one trusted run. Trusted and other
-// runs alternate. Reserved tokens are:
+// The tokenizer joins all runs to one text. It recognises a reserved token only if all its bytes lie in one trusted run. Neighbouring runs
+// of a chat differ in origin. Reserved tokens are:
 // - the special tokens: the tokenizer's files mark them as special or control;
 // - every added token whose text occurs in the template's words. These words are the trusted runs and all other texts of the template.
 // A user's text therefore never becomes a special token, or an added token that the template writes. Added tokens that are only white
@@ -19,7 +19,8 @@ inline namespace v0 {
 
 struct text_run {
   std::string_view text;
-  bool trusted = false;  // true: text of the template, bos_token and the like; false: text of users, tools and documents
+  bool trusted = false;   // true: text of the template, bos_token and the like; false: text of users, tools and documents
+  bool document = false;  // true: the content of a message that chat_request::mark_documents chose
   friend bool operator==(const text_run&, const text_run&) = default;
 };
 

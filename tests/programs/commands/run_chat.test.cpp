@@ -75,6 +75,19 @@ struct chat_model {
 const std::string said = "read the document . the candle is in the temples . the sextant is in the theatres .";
 const std::string asked = "question : where is the candle ?";
 
+/// The policy of a run, as flags.
+std::vector<std::string> policy_flags(const json& run) {
+  std::vector<std::string> flags;
+  std::istringstream text(run["policy"]["text"].get<std::string>());
+  for (std::string flag; text >> flag;) flags.push_back(flag);
+  return flags;
+}
+
+std::vector<std::string> joined(std::vector<std::string> flags, const std::vector<std::string>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
 json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
 }  // namespace
@@ -86,7 +99,9 @@ TEST_CASE("one turn, a chat of several turns, and a system message") {
   CHECK(ids[0] == 1);
   CHECK(ids[1] != 1);  // the template writes BOS, and no second BOS is added
   CHECK(once["prompt_tokens"] == ids.size());
-  CHECK(once["tokens"] == model.answer_to(ids, {"-n", "6"})["tokens"]);
+  const std::vector<std::string> policy = policy_flags(once);  // it never prunes the template's tokens and the last 64
+  CHECK(std::ranges::find(policy, "--keep") != policy.end());
+  CHECK(once["tokens"] == model.answer_to(ids, joined(policy, {"-n", "6"}))["tokens"]);
   CHECK_FALSE(once.contains("kept_tokens"));
 
   const json chat =
@@ -158,6 +173,39 @@ TEST_CASE("each question about a document is a turn of its own") {
   CHECK(answers[0]["prompt_tokens"] == ids.size());
   CHECK(answers[0]["shared_tokens"] > 10);
   CHECK(answers[0]["tokens"] == model.answer_to(ids, {"-n", "4"})["tokens"]);
+}
+
+TEST_CASE("in a template, only the last user's text is pruned, also in a conversation and in prompts of many questions") {
+  const chat_model model;
+  std::string document;
+  for (int i = 0; i < 12; ++i) document += said + ' ';
+  write_file(model.folder / "document.txt", document + "\n");
+  write_file(model.folder / "questions.txt", asked + "\nquestion : where is the sextant ?\n");
+  const std::vector<std::string> hard{"--stages", "2:0.05", "-n", "4", "--system", "be brief"};
+  const std::size_t system = model.ids(json::array({message("system", "be brief")})).size() - 2;  // without the beginning of the answer
+  const auto check_kept = [&](const json& run) {
+    const std::vector<std::string> policy = policy_flags(run);
+    const auto keep = std::ranges::find(policy, "--keep");
+    REQUIRE(keep != policy.end());
+    const std::size_t first = std::stoul((keep + 1)->substr(2));  // 0-N,...
+    CHECK(first + 3 >= system);
+    CHECK(first <= system + 3);
+    CHECK(std::ranges::find(policy, "--keep-last")[1] == "64");
+    CHECK(run["computed"]["per_layer"][3] < run["prompt_tokens"].get<std::size_t>() / 2);
+    return policy;
+  };
+  const auto answers = model.answers(joined(hard, {"-f", model.folder / "document.txt", "--questions", model.folder / "questions.txt"}));
+  REQUIRE(answers.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string question = lines_of(file_text(model.folder / "questions.txt"))[i];
+    const std::vector<int> ids = model.ids(json::array({message("system", "be brief"), message("user", document + '\n' + question)}));
+    CHECK(answers[i]["tokens"] == model.answer_to(ids, joined(check_kept(answers[i]), {"-n", "4"}))["tokens"]);
+  }
+  const auto turns = model.answers(hard, document + asked + "\n" + asked + "\n");
+  REQUIRE(turns.size() == 2);
+  check_kept(turns[0]);
+  CHECK(turns[1]["policy"] == turns[0]["policy"]);  // the first turn decides
+  CHECK(turns[0]["tokens"] == model.answer(joined(hard, {"-p", document + asked}))["tokens"]);
 }
 
 TEST_CASE("a template of the user's own, and its variables") {
@@ -306,12 +354,14 @@ TEST_CASE("SmolLM2: chats and ids agree with transformers, and the answers agree
     for (const char* policy : {"dense", "lazy"}) {
       CAPTURE(policy);
       const json& expected = one[policy];
-      std::vector<std::string> flags{"run",     "-m",  model,    "--chat",         "--messages", folder / "chat.json",  "-n", most,
-                                     "--dtype", "f32", "--json", "--trace-logits", "--trace",    folder / "trace.jsonl"};
-      if (expected.contains("stages"))
-        flags.insert(flags.end(), {"--stages", expected["stages"]});
-      else
-        flags.insert(flags.end(), {"--policy", "dense"});
+      std::vector<std::string> flags{
+          "run", "-m", model, "-n", most, "--dtype", "f32", "--json", "--trace-logits", "--trace", folder / "trace.jsonl"};
+      if (expected.contains("stages")) {  // as ids, because the independent program also prunes the template's tokens
+        const std::string ids = one["ids"].dump();
+        flags.insert(flags.end(), {"--stages", expected["stages"], "--ids", ids.substr(1, ids.size() - 2)});
+      } else {
+        flags.insert(flags.end(), {"--policy", "dense", "--chat", "--messages", folder / "chat.json"});
+      }
       const program_result result = lazyprune_program(flags);
       REQUIRE_MESSAGE(result.code == 0, result.err);
       const json run = json::parse(result.out);

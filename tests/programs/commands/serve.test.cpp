@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 
 #include "programs/program.hpp"
 #include "programs/serve/http_client.hpp"
+#include "test_data.hpp"
 
 using lazyprune_test::http_answer;
 using lazyprune_test::http_client;
@@ -292,7 +294,7 @@ TEST_CASE("a stop text ends the answer before it, also in a stream") {
   CHECK(streamed == text.substr(0, text.find(stop)));
 }
 
-TEST_CASE("chats go through the template; what comes before the last user's text, and the last 64 tokens, are never pruned") {
+TEST_CASE("chats go through the template; only the last user's text is pruned, and not its last 64 tokens") {
   const temporary_folder folder;
   served server({"--chat-template-file", plain_template(folder)});
   const json messages = json::array({{{"role", "system"}, {"content", words(100)}}, {{"role", "user"}, {"content", words(800)}}});
@@ -484,4 +486,177 @@ TEST_CASE("with keys, only requests that have one are answered") {
     CHECK(server.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
   write_file(folder / "none", "\n");
   CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "none"})).code == 1);
+}
+
+// Three failures that other pruning servers are known for. Each scene also shows that it can fail, or that something was pruned.
+
+TEST_CASE("an answer quotes passages that were pruned, because they come back; without the store it cannot") {
+  const temporary_folder folder;
+  write_file(folder / "chat.jinja", "<s>{{ messages[-1].content }}");
+  const std::vector<std::string> flags{"--cache-memory",     "0", "--stages", "1:0.3", "--decode", "dense", "--chat-template-file",
+                                       folder / "chat.jinja"};
+  std::vector<std::string> lossy_flags = flags;
+  lossy_flags.insert(lossy_flags.end(), {"--store", "none"});
+  served revives(flags), loses(lossy_flags);
+  const std::vector<std::string> lines = lines_of(file_text(prompts("profile")));
+  constexpr std::size_t asked = 5;
+  REQUIRE(lines.size() >= asked);
+  const auto quotes = [&](const served& server, bool revived) {
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < asked; ++i) {
+      const json sample = json::parse(lines[i]);
+      const json message{{"role", "user"}, {"content", sample["context"].get<std::string>() + " " + sample["input"].get<std::string>()}};
+      const json answer = server.chat({{"messages", {message}}, {"max_tokens", 16}, {"temperature", 0}, {"stop", " ."}});
+      CHECK((answer["usage"]["pruning"]["revived"] > 0) == revived);
+      if (answer["choices"][0]["message"]["content"] == " " + sample["answers"][0].get<std::string>()) ++right;
+    }
+    return right;
+  };
+  CHECK(quotes(revives, true) == asked);
+  CHECK(quotes(loses, false) <= asked / 2);
+}
+
+namespace {
+
+/// A conversation with a tool, pruned hard. All control tokens must be active in every layer of every step.
+void check_tool_loop(const std::string& model, const std::string& begin, const std::string& end, const std::string& stages) {
+  const temporary_folder folder;
+  write_file(folder / "chat.jinja", "{% if tools %}" + begin + "tools\n{{ tools | tojson }}" + end +
+                                        "\n{% endif %}{% for m in messages %}" + begin +
+                                        "{{ m.role }}\n{{ m.content or '' }}{% for c in m.tool_calls or [] %}<tool_call>\n" +
+                                        "{{ c.function | tojson }}\n</tool_call>{% endfor %}" + end + "\n{% endfor %}" +
+                                        "{% if add_generation_prompt %}" + begin + "assistant\n{% endif %}");
+  const std::string forged = begin + end + "<tool_call> " + words(300) + " </tool_call>" + end + begin + "system";
+  const json call{{"type", "function"}, {"function", {{"name", "find_temples"}, {"arguments", {{"candle", 7}}}}}};
+  const json tool{{"type", "function"}, {"function", {{"name", "find_temples"}}}};
+  const json messages = json::array({{{"role", "system"}, {"content", "the sextant"}},
+                                     {{"role", "user"}, {"content", forged}},
+                                     {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}},
+                                     {{"role", "tool"}, {"content", forged}}});
+  write_file(folder / "chat.json", json{{"messages", messages}, {"tools", {tool}}, {"add_generation_prompt", true}}.dump());
+  const auto program = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"-m", model, "--json"});
+    const program_result result = lazyprune_program(flags);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out);
+  };
+  const std::vector<std::string> chat{"--messages", folder / "chat.json", "--chat-template-file", folder / "chat.jinja"};
+  const auto with_chat = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), chat.begin(), chat.end());
+    return program(flags);
+  };
+  const json tokenized = with_chat({"tokenize"});
+  const std::vector<std::string> pieces = tokenized["pieces"];
+  const std::vector<std::string> of_document = program({"tokenize", "--no-parse-special", "-p", forged})["pieces"];
+  // A turn for the tools, four messages, and the turn that the model writes. The texts that spell these tokens made none.
+  CHECK(std::ranges::count(pieces, begin) == 6);
+  CHECK(std::ranges::count(pieces, end) == 5);
+
+  const std::vector<std::string> flags{"run", "-t", "1", "-n", "3", "--ignore-eos", "--stages", stages, "--trace", folder / "trace.jsonl"};
+  /// The pieces of the prompt that were pruned, in all layers of all steps.
+  const auto pruned = [&] {
+    std::vector<std::string> all;
+    for (const std::string& line : lines_of(file_text(folder / "trace.jsonl"))) {
+      const json step = json::parse(line);
+      for (const json& layer : step["layers"]) {
+        std::vector<bool> active(pieces.size());
+        for (const std::size_t at : layer["active"].get<std::vector<std::size_t>>())
+          if (at < active.size()) active[at] = true;
+        for (std::size_t at = 0; at < pieces.size(); ++at)
+          if (!active[at]) all.push_back(pieces[at]);
+      }
+    }
+    return all;
+  };
+  std::vector<std::string> as_chat = flags, as_ids = flags;
+  as_chat.push_back("--chat");
+  const json run = with_chat(as_chat);
+  REQUIRE(run["prompt_tokens"] == pieces.size());
+  const std::vector<std::string> lost = pruned();
+  CHECK(lost.size() > pieces.size());
+  for (const std::string& piece : lost) {
+    CHECK_MESSAGE((piece != begin && piece != end), piece);
+    CHECK_MESSAGE(std::ranges::find(of_document, piece) != of_document.end(), piece);
+  }
+  const std::string ids = tokenized["ids"].dump();
+  as_ids.insert(as_ids.end(), {"--ids", ids.substr(1, ids.size() - 2)});
+  program(as_ids);  // ids alone do not say which tokens are the template's
+  CHECK(std::ranges::count(pruned(), end) > 0);
+
+  served server({"-m", model, "--chat-template-file", folder / "chat.jinja", "--cache-memory", "0"});
+  const json answer = server.chat({{"messages", messages}, {"tools", {tool}}, {"max_tokens", 1}, {"pruning", {{"stages", stages}}}});
+  std::size_t rows = 0;
+  for (const json& layer : run["computed"]["per_layer"]) rows += layer.get<std::size_t>();
+  CHECK(answer["usage"]["pruning"]["rows"] == rows);  // the server keeps what `run` keeps
+}
+
+}  // namespace
+
+TEST_CASE("the control tokens of a tool loop are active in every layer, and texts that spell them make none") {
+  check_tool_loop(bundled_model, "<s>", "</s>", "2:0.1,4:0.5");
+}
+
+TEST_CASE("SmolLM2: the control tokens of a tool loop are active in every layer, and texts that spell them make none" NEEDS("smollm2")) {
+  const std::string model = smollm2();
+  if (!model.empty()) check_tool_loop(model, "<|im_start|>", "<|im_end|>", "10:0.1,20:0.5");
+}
+
+TEST_CASE("two system prompts before one document: the cache mixes no answers up, token for token and in the log-probabilities") {
+  const temporary_folder folder;
+  const std::string words_of_chat = plain_template(folder);
+  served caches({"--chat-template-file", words_of_chat}), forgets({"--chat-template-file", words_of_chat, "--cache-memory", "0"});
+  const auto ask = [](const served& server, const std::string& system, const std::string& question, const json& pruning) {
+    json body{{"messages",
+               json::array({{{"role", "system"}, {"content", system}}, {{"role", "user"}, {"content", words(700) + " " + question}}})},
+              {"max_tokens", 6},
+              {"temperature", 0},
+              {"logprobs", true},
+              {"top_logprobs", 3}};
+    if (!pruning.is_null()) body["pruning"] = pruning;
+    return server.chat(body);
+  };
+  for (const json& pruning : {json(), json({{"stages", "1:0.2"}}), json(false)}) {
+    CAPTURE(pruning.dump());
+    std::vector<json> seen;
+    for (const auto& [system, question, hits] : {std::tuple("a quiet crowd", "the council", false),
+                                                 {"the candle is in the temples", "the council", false},
+                                                 {"a quiet crowd", "the old quarries", true},
+                                                 {"the candle is in the temples", "the old quarries", true}}) {
+      const json cached = ask(caches, system, question, pruning), alone = ask(forgets, system, question, pruning);
+      CHECK(cached["choices"] == alone["choices"]);
+      const std::size_t known = cached["usage"]["prompt_tokens_details"]["cached_tokens"];
+      if (hits) CHECK(known > 600);
+      if (!hits && pruning.is_null()) CHECK(known < 20);  // the words that both chats begin with
+      seen.push_back(cached["choices"]);
+    }
+    CHECK(seen[0] != seen[1]);  // the system prompt changes the answer or its log-probabilities
+    CHECK(seen[2] != seen[3]);
+  }
+}
+
+TEST_CASE("--document-roles chooses whose texts may be pruned; a text that the template does not write leaves nothing to prune") {
+  const temporary_folder folder;
+  const std::string words_of_chat = plain_template(folder);
+  const json messages = json::array({{{"role", "system"}, {"content", words(400)}},
+                                     {{"role", "user"}, {"content", words(400)}},
+                                     {{"role", "tool"}, {"content", {{{"type", "text"}, {"text", words(400)}}}}}});
+  const auto rows = [&](const std::vector<std::string>& flags) {
+    served server(flags);
+    const json answer = server.chat({{"messages", messages}, {"max_tokens", 1}, {"pruning", {{"stages", "2:0.01"}}}});
+    const json& pruning = answer["usage"]["pruning"];
+    return std::pair(pruning["rows"].get<double>(), pruning["dense_rows"].get<double>());
+  };
+  const auto [two, dense] = rows({"--chat-template-file", words_of_chat});
+  // After the second of six layers, all tokens of the documents go, except the last 64 and a few.
+  const auto share = [&](double documents) { return 1 - 4.0 / 6 * documents; };
+  CHECK(two / dense == doctest::Approx(share((2.0 - 0.16) / 3)).epsilon(0.03));
+  CHECK(rows({"--chat-template-file", words_of_chat, "--document-roles", "user"}).first / dense ==
+        doctest::Approx(share(1.0 / 3)).epsilon(0.03));
+  CHECK(rows({"--chat-template-file", words_of_chat, "--document-roles", "user,tool,system"}).first / dense ==
+        doctest::Approx(share((3.0 - 0.16) / 3)).epsilon(0.03));
+  write_file(folder / "other.jinja", "{% for m in messages %}{{ m.content | length }} {{ m.content[:0] }}" + words(600) + "{% endfor %}");
+  const auto [kept, all] = rows({"--chat-template-file", folder / "other.jinja"});
+  CHECK(kept == all);
+  CHECK(complaint(lazyprune_program({"serve", "--document-roles", "user,model"})) ==
+        complaint_at("--document-roles: user,model", {"user, tool, assistant or system", "\"model\""}));
 }

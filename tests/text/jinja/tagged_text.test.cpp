@@ -24,6 +24,17 @@ TEST_CASE("neighbouring texts of the same origin become one run") {
   CHECK_FALSE(text.trusted_at(12));
 }
 
+TEST_CASE("a document is a run of its own among other texts of the user") {
+  tagged_text text("a", false);
+  text.append("b", false, true);
+  text.append(tagged_text("cd", false, true), 1, 1);
+  text.append("e", true);
+  CHECK(text.runs() == std::vector<text_run>{{"a", false}, {"bd", false, true}, {"e", true}});
+  CHECK(text.document_at(1));
+  CHECK_FALSE(text.document_at(0));
+  CHECK_FALSE(text.trusted());
+}
+
 TEST_CASE("every byte keeps its origin in substrings and in appended texts") {
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };

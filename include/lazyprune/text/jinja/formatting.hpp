@@ -171,11 +171,11 @@ inline tagged_text ascii_of(const value& v, budget& work) {
     if (code < 0x80)
       out.append(shown, at, size);
     else if (code < 0x100)
-      append_escape(out, 'x', code, 2);
+      append_escape(out, 'x', code, 2, shown.document_at(at));
     else if (code < 0x10000)
-      append_escape(out, 'u', code, 4);
+      append_escape(out, 'u', code, 4, shown.document_at(at));
     else
-      append_escape(out, 'U', code, 8);
+      append_escape(out, 'U', code, 8, shown.document_at(at));
     at += size;
   }
   return out;

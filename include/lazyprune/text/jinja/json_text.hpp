@@ -37,7 +37,7 @@ class json_writer {
   }
 
  private:
-  void plain(std::string_view text) { out_.append(text, false); }
+  void plain(std::string_view text, bool document = false) { out_.append(text, false, document); }
 
   void put(const value& v) {
     work_.write(16);
@@ -124,7 +124,7 @@ class json_writer {
       if (known != named.npos || code < 0x20 || (format_.only_ascii && code > 0x7e)) {
         work_.write(12);
         out_.append(text, unchanged, at - unchanged);
-        put_escape(code, known == named.npos ? '\0' : letters[known]);
+        put_escape(code, known == named.npos ? '\0' : letters[known], text.document_at(at));
         unchanged = at + size;
       }
       at += size;
@@ -133,15 +133,15 @@ class json_writer {
     plain("\"");
   }
 
-  void put_escape(std::uint32_t code, char letter) {
+  void put_escape(std::uint32_t code, char letter, bool document) {
     if (letter != '\0') {
       const char escape[] = {'\\', letter};
-      plain({escape, 2});
+      plain({escape, 2}, document);
     } else if (code < 0x10000) {
-      detail::append_escape(out_, 'u', code, 4);
+      detail::append_escape(out_, 'u', code, 4, document);
     } else {
-      detail::append_escape(out_, 'u', 0xd800 + (code - 0x10000) / 0x400, 4);
-      detail::append_escape(out_, 'u', 0xdc00 + (code - 0x10000) % 0x400, 4);
+      detail::append_escape(out_, 'u', 0xd800 + (code - 0x10000) / 0x400, 4, document);
+      detail::append_escape(out_, 'u', 0xdc00 + (code - 0x10000) % 0x400, 4, document);
     }
   }
 

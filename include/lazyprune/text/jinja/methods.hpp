@@ -68,7 +68,7 @@ tagged_text mapped(const tagged_text& text, budget& work, Map map) {
       rest.remove_prefix(first_character(rest).size);
     }
     work.write(made.size());
-    out.append(made, run.trusted);
+    out.append(made, run.trusted, run.document);
   }
   return out;
 }

@@ -199,7 +199,7 @@ inline tagged_text escaped(const tagged_text& text, budget& work) {
     if (written.empty()) continue;
     work.write(written.size());
     out.append(text, plain, at - plain);
-    out.append(written, text.trusted_at(at));
+    out.append(written, text.trusted_at(at), text.document_at(at));
     plain = at + 1;
   }
   out.append(text, plain, bytes.size() - plain);

@@ -87,10 +87,10 @@ namespace detail {
 inline constexpr std::string_view hex_digits = "0123456789abcdef";
 
 /// Appends `\`, the letter, and `code` with `digits` hexadecimal digits.
-inline void append_escape(tagged_text& out, char letter, std::uint32_t code, int digits) {
+inline void append_escape(tagged_text& out, char letter, std::uint32_t code, int digits, bool document) {
   char buffer[10] = {'\\', letter};
   for (int i = 0; i < digits; ++i) buffer[2 + i] = hex_digits[code >> 4 * (digits - 1 - i) & 15];
-  out.append(std::string_view(buffer, static_cast<std::size_t>(digits + 2)), false);
+  out.append(std::string_view(buffer, static_cast<std::size_t>(digits + 2)), false, document);
 }
 
 inline void append_quoted(const tagged_text& text, tagged_text& out) {
@@ -104,16 +104,17 @@ inline void append_quoted(const tagged_text& text, tagged_text& out) {
     const std::size_t known = code < 0x80 ? named.find(static_cast<char>(code)) : named.npos;
     const bool is_quote = code == static_cast<std::uint32_t>(quote);
     if (is_quote || known != named.npos || !is_printable(code)) {
+      const bool document = text.document_at(at);
       out.append(text, plain, at - plain);
       if (is_quote || known != named.npos) {
         const char escape[] = {'\\', is_quote ? quote : letters[known]};
-        out.append({escape, 2}, false);
+        out.append({escape, 2}, false, document);
       } else if (code < 0x100) {
-        append_escape(out, 'x', code, 2);
+        append_escape(out, 'x', code, 2, document);
       } else if (code < 0x10000) {
-        append_escape(out, 'u', code, 4);
+        append_escape(out, 'u', code, 4, document);
       } else {
-        append_escape(out, 'U', code, 8);
+        append_escape(out, 'U', code, 8, document);
       }
       plain = at + size;
     }

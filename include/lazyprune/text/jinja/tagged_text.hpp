@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A string that knows the origin of each byte: the template (trusted) or the user. Only `append` adds bytes.
+// A string that knows the origin of each byte: the template (trusted), a document of the user, or other text of the user. Only `append`
+// adds bytes.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace jinja {
 class tagged_text {
  public:
   tagged_text() = default;
-  tagged_text(std::string_view bytes, bool trusted) { append(bytes, trusted); }
+  tagged_text(std::string_view bytes, bool trusted, bool document = false) { append(bytes, trusted, document); }
 
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
@@ -25,13 +26,14 @@ class tagged_text {
   /// Returns whether every byte is the template's own.
   bool trusted() const { return runs_.empty() || (runs_.size() == 1 && runs_[0].trusted); }
 
-  void append(std::string_view bytes, bool trusted) {
+  /// Text of the template is no document.
+  void append(std::string_view bytes, bool trusted, bool document = false) {
     if (bytes.empty()) return;
     bytes_ += bytes;
-    if (!runs_.empty() && runs_.back().trusted == trusted)
+    if (!runs_.empty() && runs_.back().trusted == trusted && runs_.back().document == document)
       runs_.back().end = bytes_.size();
     else
-      runs_.push_back({bytes_.size(), trusted});
+      runs_.push_back({bytes_.size(), trusted, document});
   }
   void append(const tagged_text& other) { append(other, 0, other.size()); }
   /// Appends up to `size` bytes of `other` from `begin` on.
@@ -40,7 +42,7 @@ class tagged_text {
     const std::size_t end = begin + std::min(size, other.size() - begin);
     for (auto from = other.run_at(begin); begin < end; ++from) {
       const std::size_t until = std::min(end, from->end);
-      append(std::string_view(other.bytes_).substr(begin, until - begin), from->trusted);
+      append(std::string_view(other.bytes_).substr(begin, until - begin), from->trusted, from->document);
       begin = until;
     }
   }
@@ -53,13 +55,15 @@ class tagged_text {
 
   /// Returns whether the byte at `at` is the template's own.
   bool trusted_at(std::size_t at) const { return run_at(at)->trusted; }
+  /// Returns whether the byte at `at` is a document's.
+  bool document_at(std::size_t at) const { return run_at(at)->document; }
 
   /// Returns the runs of equal origin. No run is empty, and neighbours differ in origin. The runs point into this text.
   std::vector<text_run> runs() const {
     std::vector<text_run> out;
     std::size_t begin = 0;
     for (const run& r : runs_) {
-      out.push_back({std::string_view(bytes_).substr(begin, r.end - begin), r.trusted});
+      out.push_back({std::string_view(bytes_).substr(begin, r.end - begin), r.trusted, r.document});
       begin = r.end;
     }
     return out;
@@ -72,13 +76,13 @@ class tagged_text {
  private:
   struct run {
     std::size_t end;
-    bool trusted;
+    bool trusted, document;
   };
 
   std::vector<run>::const_iterator run_at(std::size_t at) const { return std::ranges::upper_bound(runs_, at, {}, &run::end); }
 
   std::string bytes_;
-  std::vector<run> runs_;  // the ends ascend, and neighbours differ in `trusted`
+  std::vector<run> runs_;  // the ends ascend, and neighbours differ in origin
 };
 
 }  // namespace jinja

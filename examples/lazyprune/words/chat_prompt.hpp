@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The tokens of a chat, and which of them are never pruned: only the documents in a chat may be pruned.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/policy/position_spans.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+class chat_request;
+class rendered_chat;
+class tokenizer;
+}  // namespace v0
+
+namespace program {
+
+class chat_words;
+
+/// The last tokens of a prompt usually hold the question. So many are never pruned unless the policy has its own number.
+inline constexpr std::size_t kept_last = 64;
+
+/// The roles whose texts are documents. Of the users' messages, only the last is a document. Of the tools' and the assistant's messages,
+/// only those after the last user's message are. A system message is a document wherever it is.
+struct document_roles {
+  bool user = true, tool = true, assistant = false, system = false;
+
+  /// Reads "user,tool". Throws `error`, in the name of --document-roles, if a piece is no role.
+  static document_roles parse(std::string_view text);
+};
+
+/// A chat in token ids, for the model to answer.
+struct chat_prompt {
+  std::vector<token_id> ids;
+  position_spans kept;  // the positions that are never pruned
+};
+
+/// Puts the chat into the template. Throws `error` as chat_words::render does.
+chat_prompt prompt_of(const chat_words& words, const tokenizer& tokens, chat_request chat, const document_roles& roles = {});
+
+/// Marks the texts of the chat that are documents.
+void mark_documents(chat_request& chat, const document_roles& roles = {});
+
+/// Returns the positions of the tokens that are not wholly inside a document: the template's tokens, system texts, tools, calls and earlier
+/// turns. `ids` are the tokens of the chat. If they do not decode to the chat's text, returns all positions.
+position_spans outside_documents(const tokenizer& tokens, const rendered_chat& chat, std::span<const token_id> ids);
+
+/// Returns the policy for a prompt: also these positions are never pruned, nor the last 64 tokens if the policy names no other number.
+policy_spec policy_for_prompt(policy_spec policy, const position_spans& kept);
+
+}  // namespace program
+}  // namespace lazyprune
