@@ -806,7 +806,7 @@ void row_moves() {
   backend.read(none.view(), &nothing);
   backend.read_keys(kv, ids{}, &nothing);
   backend.read_values(kv, ids{}, &nothing);
-  backend.write(&nothing, none.view());
+  backend.write(&nothing, guarded<float>(0, 7).view());
   CHECK(nothing == 9.0f);
 
   std::vector<float> read(6 * 7 + 1, 9.0f);
