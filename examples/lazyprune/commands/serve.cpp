@@ -31,6 +31,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/line_reader.hpp>
+#include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
 #include <lazyprune/text/jinja/json_reader.hpp>
 #include <lazyprune/version.hpp>
@@ -243,12 +244,20 @@ class serving {
 
   /// Puts a chat into the model's template.
   chat_prompt prompt_of(const std::string& messages, const std::string& tools = {}) const {
+    return lazyprune::program::prompt_of(chat_template(), tokens_, chat_of(messages, tools), flags_.documents);
+  }
+
+  const chat_words& chat_template() const {
     if (!chat_->get()) throw error("request", "messages", "a model with a chat template", "none in " + model_.path().string());
+    return *chat_->get();
+  }
+
+  static chat_request chat_of(const std::string& messages, const std::string& tools) {
     chat_request request;
     request.set_messages(messages, "messages");
     if (!tools.empty()) request.set("tools", jinja::read_json(tools, "tools", chat_request::most_bytes));
     request.set_add_generation_prompt(true);
-    return lazyprune::program::prompt_of(*chat_->get(), tokens_, std::move(request), flags_.documents);
+    return request;
   }
 
   /// Returns the policy of a request with these positions, which are never pruned.
@@ -257,15 +266,27 @@ class serving {
     return policy_for_prompt(std::move(spec), kept);
   }
 
-  any_session session_for(const completion_request& asked, const position_spans& kept) const {
+  policy_spec policy_of(const completion_request& asked, const position_spans& kept) const {
     const policy_spec spec = asked.dense ? dense_spec() : asked.pruning ? policy_for(*asked.pruning, model_, policies_).spec : chosen_.spec;
-    return new_session(with_defaults(spec, kept), model_.config(), policies_);
+    return with_defaults(spec, kept);
+  }
+
+  /// The earlier turns of a chat whose sequence goes on. Sets prompt.kept to the positions that the first turn never prunes, because a
+  /// session's kept positions cannot change.
+  std::vector<earlier_turn> turns_of(const completion_request& asked, chat_prompt& prompt) const {
+    const chat_request chat = chat_of(asked.messages, asked.tools);
+    std::vector<earlier_turn> turns = earlier_turns(chat_template(), tokens_, chat, prompt.ids, ends_);
+    prompt.kept = lazyprune::program::prompt_of(chat_template(), tokens_, first_turn(chat), flags_.documents).kept;
+    return turns;
   }
 
   void complete(const std::string& body, bool chat, const http_reply& reply) {
     const auto deadline = std::chrono::steady_clock::now() + flags_.deadline;
     const completion_request asked = read_completion_request(body, chat);
     chat_prompt prompt;
+    if (asked.continues && (!chat || asked.choices > 1))
+      throw error("request", "pruning.continue", "a chat with one choice", chat ? "several choices" : "a prompt without turns",
+                  error_code::unsupported);
     if (chat)
       prompt = prompt_of(asked.messages, asked.tools);
     else if (asked.prompt)
@@ -284,7 +305,11 @@ class serving {
 
     const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
     const auto answer = std::make_shared<completion_answer>(asked, chat, id, name_, prompt.ids, tokens_, reply);
-    const any_session session = session_for(asked, prompt.kept);
+    std::optional<continued_conversation> conversation;
+    if (asked.continues) conversation.emplace().turns = turns_of(asked, prompt);
+    const policy_spec policy = policy_of(asked, prompt.kept);
+    if (conversation) conversation->policy = flags_of(policy, layers_of(model_.config()), policies_);
+    const any_session session = new_session(policy, model_.config(), policies_);
     std::vector<scheduled_answer> choices;
     const std::uint64_t seed = asked.seed ? *asked.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
     for (std::size_t i = 0; i < asked.choices; ++i) {
@@ -299,6 +324,7 @@ class serving {
                          [answer, i](const ended_answer& result) { answer->ended(i, result); },
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
       if (flags_.deadline.count() > 0) choices.back().deadline = deadline;
+      choices.back().conversation = conversation;
     }
     const auto tickets = scheduler_->add(std::move(choices));
     if (!tickets)

@@ -95,8 +95,22 @@ class conversation {
 struct ended_answer {
   std::size_t number;         // what `add` returned
   generation result;          // its cost leaves out the cached tokens' rows, but `dense_rows` and `share_prompt` cover the whole prompt
-  std::size_t cached_tokens;  // tokens of the prompt whose rows in the layers before the first pruning came from an earlier prompt
+  std::size_t cached_tokens;  // tokens of the prompt that came from an earlier one: their rows in the layers before the first pruning, or
+                              // all rows of the conversation's own sequence
   std::exception_ptr fault;   // set if a step of this answer or one of its callbacks threw
+};
+
+/// An earlier turn of a conversation, by its tokens in the prompt.
+struct earlier_turn {
+  std::size_t prompt_end;  // the first token of its answer
+  std::size_t answer_end;  // the token after its answer
+  friend bool operator==(const earlier_turn&, const earlier_turn&) = default;
+};
+
+/// A conversation that goes on in the sequence of its earlier turns, in which tokens may be pruned.
+struct continued_conversation {
+  std::vector<earlier_turn> turns{};
+  std::string policy;  // names the policy; a sequence goes on only under its own
 };
 
 /// Answers that are generated together, and that come and go between steps (lazyprune::continuous_batch). Beginnings of their prompts are
@@ -107,6 +121,10 @@ class answer_batch {
 
   /// Adds an answer in a new sequence, and returns its number. Throws `error` if the prompt or the options cannot be used.
   virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) = 0;
+  /// Like `add`, for the next turn of a conversation. `prompt` has all its turns. If the sequence of the earlier turns is kept, it goes on.
+  /// Otherwise the earlier turns are played again in the new sequence, with their answers as they are. So the answer is the same.
+  virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options,
+                          const continued_conversation& conversation) = 0;
   /// Ends an answer at the next step, with the reason `stop`.
   virtual void stop(std::size_t number) = 0;
   /// The answers whose prompts were read.

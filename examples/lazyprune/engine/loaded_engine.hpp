@@ -4,10 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -111,23 +115,38 @@ class growing_batch final : public answer_batch {
       : net_(net),
         backend_(how),
         work_(net, backend_),
+        cache_bytes_(cache_bytes),
         cache_(cache_bytes, question_tokens),
         batch_(work_, {.question_tokens = cache_bytes > 0 ? question_tokens : 0,
-                       .before_question = [this](const sequence<Backend>& seq) { keep(seq); }}) {}
+                       .before_question = [this](const sequence<Backend>& seq) { if_memory_allows([&] { cache_.keep(seq); }); }}) {}
 
   std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) override {
-    sequence<Backend> seq = cache_.begin(net_, std::move(session), prompt, std::max(options.expected, prompt.size() + options.max_new));
-    const beginning from{prompt.size(), seq.known(), seq.session().stats()};
-    prompt.erase(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(from.cached));
-    auto made = std::map<std::size_t, beginning>{{0, from}};
-    auto node = made.extract(made.begin());  // so that nothing can fail after `add`
-    node.key() = batch_.add(std::move(seq), std::move(prompt), std::move(options));
-    return begun_.insert(std::move(node)).position->first;
+    sequence<Backend> seq = begin(std::move(session), prompt, options);
+    return add(std::move(seq), {std::move(prompt), std::move(options)});
   }
-  void stop(std::size_t number) override { batch_.stop(number); }
+  std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options,
+                  const continued_conversation& conversation) override {
+    const auto kept = std::ranges::find_if(conversations_, [&](const kept_conversation& each) {
+      return each.what.policy == conversation.policy && each.what.turns == conversation.turns &&
+             std::ranges::mismatch(each.seq.tokens(), prompt).in1 == each.seq.tokens().end();
+    });
+    answer_in_batch answer{std::move(prompt), std::move(options), conversation};
+    if (kept == conversations_.end()) {
+      const std::size_t first = conversation.turns.empty() ? answer.prompt.size() : conversation.turns.front().prompt_end;
+      sequence<Backend> seq = begin(std::move(session), std::span(answer.prompt).first(first), answer.options);
+      return add(std::move(seq), std::move(answer));
+    }
+    conversations_.splice(conversations_.begin(), conversations_, kept);
+    answer.played = conversation.turns.size();
+    return add(kept->seq.fork(), std::move(answer));
+  }
+  void stop(std::size_t number) override {
+    for (const auto& [in_batch, answer] : answers_)
+      if (answer.number == number) batch_.stop(in_batch);
+  }
   std::size_t generating() const override { return batch_.generating(); }
   std::size_t unread() const override { return batch_.unread(); }
-  std::size_t cache_bytes() const override { return cache_.bytes(); }
+  std::size_t cache_bytes() const override { return cache_.bytes() + conversation_bytes_; }
   void save_cache(const std::filesystem::path& file, std::string_view identity) override {
     write_byte_file(file, [&](byte_writer& to) {
       to.text(cache_file);
@@ -147,14 +166,17 @@ class growing_batch final : public answer_batch {
   std::vector<ended_answer> step(std::size_t prompt_tokens) override {
     std::vector<ended_answer> ended;
     for (ended_sequence<Backend>& each : batch_.step(prompt_tokens)) {
-      const beginning from = begun_.extract(each.number).mapped();
-      each.result.cost.rows -= from.cost.rows;
-      each.result.cost.dense_rows -= from.cost.dense_rows;  // it may count tokens that this prompt does not share
-      each.result.cost.dense_rows += from.cached * each.seq.session().layers();
-      each.result.cost.steps -= from.cost.steps;
-      if (each.seq.known() > from.cached)
-        each.result.share_prompt = share_computed(each.seq.session().tokens(), 0, from.prompt, each.seq.session().layers());
-      ended.push_back({each.number, std::move(each.result), from.cached, each.fault});
+      answer_in_batch answer = std::move(answers_.extract(each.number).mapped());
+      if (answer.last_turn || each.fault || each.result.reason == finish_reason::stop) {
+        ended.push_back(end(each, std::move(answer)));
+        continue;
+      }
+      const std::size_t number = answer.number;
+      try {
+        play(std::move(each.seq), std::move(answer));
+      } catch (...) {
+        ended.push_back({number, {}, 0, std::current_exception()});
+      }
     }
     return ended;
   }
@@ -165,24 +187,110 @@ class growing_batch final : public answer_batch {
   /// A prompt that is not short ends with a piece of this many tokens, so that the cache keeps what is before it.
   static constexpr std::size_t question_tokens = 64;
 
-  struct beginning {
-    std::size_t prompt, cached;  // tokens
-    statistics cost;             // of the cached tokens
+  using clock = std::chrono::steady_clock;
+
+  struct answer_in_batch {
+    std::vector<token_id> prompt;  // of all turns
+    generation_options options;
+    std::optional<continued_conversation> conversation{};
+    std::size_t played = 0;  // turns of the conversation that the sequence has
+    std::size_t number = 0;  // what `add` returned
+    std::size_t cached = 0;  // tokens that the sequence had at first
+    statistics cost{};       // of the cached tokens
+    typename clock::time_point added = clock::now();
+    std::optional<typename clock::time_point> last_turn{};  // when the last turn began
   };
 
-  void keep(const sequence<Backend>& seq) {
-    try {
-      cache_.keep(seq);
-    } catch (const std::bad_alloc&) {  // the answer does not need it
+  struct kept_conversation {
+    sequence<Backend> seq;
+    continued_conversation what;
+    std::size_t bytes;
+  };
+
+  sequence<Backend> begin(any_session session, std::span<const token_id> prompt, const generation_options& options) {
+    return cache_.begin(net_, std::move(session), prompt, std::max(options.expected, prompt.size() + options.max_new));
+  }
+
+  std::size_t add(sequence<Backend> seq, answer_in_batch answer) {
+    answer.number = next_++;
+    answer.cached = seq.known();
+    answer.cost = seq.session().stats();
+    return play(std::move(seq), std::move(answer));
+  }
+
+  /// Adds the next turn to the batch: an earlier one with its answer as it is, or the last. Returns the answer's number.
+  std::size_t play(sequence<Backend> seq, answer_in_batch answer) {
+    const bool last = !answer.conversation || answer.played == answer.conversation->turns.size();
+    std::span<const token_id> prompt = answer.prompt;
+    generation_options options;
+    if (last) {
+      options = answer.options;
+      answer.last_turn = clock::now();
+    } else {
+      const earlier_turn& turn = answer.conversation->turns[answer.played++];
+      // The last forced token is not read: it is the one after the answer.
+      options.force.assign(prompt.begin() + static_cast<std::ptrdiff_t>(turn.prompt_end),
+                           prompt.begin() + static_cast<std::ptrdiff_t>(turn.answer_end) + 1);
+      options.expected = answer.options.expected;
+      prompt = prompt.first(turn.prompt_end);
     }
+    prompt = prompt.subspan(seq.known());
+    std::map<std::size_t, answer_in_batch> made;
+    made.emplace(0, std::move(answer));
+    auto node = made.extract(made.begin());  // so that nothing can fail after batch_.add
+    node.key() = batch_.add(std::move(seq), {prompt.begin(), prompt.end()}, std::move(options));
+    return answers_.insert(std::move(node)).position->second.number;
+  }
+
+  ended_answer end(ended_sequence<Backend>& each, answer_in_batch answer) {
+    generation& result = each.result;
+    if (answer.last_turn)
+      result.prefill_seconds += std::chrono::duration<double>(*answer.last_turn - answer.added).count();
+    else
+      result.tokens.clear();  // it has ended in an earlier turn
+    const layer_id layers = each.seq.session().layers();
+    result.cost.rows -= answer.cost.rows;
+    result.cost.dense_rows -= answer.cost.dense_rows;  // it may count tokens that this prompt does not share
+    result.cost.dense_rows += answer.cached * layers;
+    result.cost.steps -= answer.cost.steps;
+    if (each.seq.known() > answer.cached)
+      result.share_prompt = share_computed(each.seq.session().tokens(), 0, answer.prompt.size(), layers);
+    ended_answer ended{answer.number, std::move(result), answer.cached, each.fault};
+    if (answer.conversation && !ended.fault && !ended.result.tokens.empty())
+      if_memory_allows([&] { keep_conversation(std::move(each.seq), std::move(answer)); });
+    return ended;
+  }
+
+  /// Calls keep(), which keeps something that no answer needs.
+  template <class Keep>
+  static void if_memory_allows(const Keep& keep) {
+    try {
+      keep();
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  /// Keeps the sequence of a conversation for its next turn. Conversations get at most half of the cache's memory.
+  void keep_conversation(sequence<Backend> seq, answer_in_batch answer) {
+    const std::size_t bytes = seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
+    answer.conversation->turns.push_back({answer.prompt.size(), seq.known()});
+    conversations_.push_front({std::move(seq), std::move(*answer.conversation), bytes});
+    conversation_bytes_ += bytes;
+    while (conversation_bytes_ > cache_bytes_ / 2) {
+      conversation_bytes_ -= conversations_.back().bytes;
+      conversations_.pop_back();
+    }
+    cache_.limit(cache_bytes_ - conversation_bytes_);
   }
 
   const model<Backend>& net_;
   Backend backend_;
   workspace<Backend> work_;
+  std::size_t cache_bytes_, conversation_bytes_ = 0, next_ = 0;
   prefix_cache<Backend> cache_;
+  std::list<kept_conversation> conversations_;  // the last used one first
   continuous_batch<Backend> batch_;
-  std::map<std::size_t, beginning> begun_;
+  std::map<std::size_t, answer_in_batch> answers_;  // by the numbers of batch_
 };
 
 /// Implements all functions as the reference backend needs them. The engines of cpu and cuda override those in which they differ.

@@ -116,7 +116,7 @@ std::vector<std::string> read_stops(request_fields& from) {
   return stops;
 }
 
-/// Reads "pruning": false, or an object that may have show_kept and some of the flags of a policy.
+/// Reads "pruning": false, or an object that may have show_kept, continue and some of the flags of a policy.
 void read_pruning(request_fields& from, completion_request& into) {
   const json* const value = from.take("pruning");
   if (!value) return;
@@ -131,6 +131,7 @@ void read_pruning(request_fields& from, completion_request& into) {
   spec.decode = parts.text("decode");
   spec.least_tokens = parts.number<std::size_t>("least_tokens", 0, std::size_t{1} << 30);
   into.show_kept = parts.flag("show_kept", false);
+  into.continues = parts.flag("continue", false);
   parts.end();
   if (spec != policy_spec()) into.pruning = std::move(spec);
 }

@@ -34,6 +34,7 @@ struct completion_request {
   bool dense = false;                    // "pruning": false
   std::optional<policy_spec> pruning{};  // "pruning": {...}; none: the server decides
   bool show_kept = false;                // "pruning": {"show_kept": true}
+  bool continues = false;                // "pruning": {"continue": true}
 };
 
 /// Reads the body of a request to /v1/chat/completions (`chat`) or /v1/completions. Throws `error` if the body is not JSON. Also

@@ -163,7 +163,8 @@ std::vector<scheduler::waiting_answer> scheduler::admit() {
 void scheduler::start(waiting_answer& next) {
   scheduled_answer& what = next.what;
   try {
-    const std::size_t number = batch_->add(std::move(what.session), what.prompt, what.options);
+    const std::size_t number = what.conversation ? batch_->add(std::move(what.session), what.prompt, what.options, *what.conversation)
+                                                 : batch_->add(std::move(what.session), what.prompt, what.options);
     running_.emplace(number, running_answer{next.number, std::move(what)});
   } catch (...) {
     {

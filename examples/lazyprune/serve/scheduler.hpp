@@ -39,6 +39,7 @@ struct scheduled_answer {
   std::function<void(const ended_answer&)> ended;  // called once, unless `failed` is
   std::function<void(std::exception_ptr)> failed;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::optional<continued_conversation> conversation{};  // set if the answer goes on in the sequence of the conversation
 };
 
 struct scheduler_limits {

@@ -144,6 +144,43 @@ position_spans outside_documents(const tokenizer& tokens, const rendered_chat& c
   return {{0, static_cast<position>(ids.size() - 1)}};
 }
 
+std::vector<earlier_turn> earlier_turns(const chat_words& words, const tokenizer& tokens, chat_request chat, std::span<const token_id> ids,
+                                        std::span<const token_id> ends) {
+  std::vector<bool> answers;
+  for (const std::string& role : roles_of(chat)) answers.push_back(role == "assistant");
+  if (std::ranges::find(answers, true) == answers.end()) return {};
+  chat.mark_documents(answers);
+  const rendered_chat rendered = words.render(chat);
+  const std::vector<stretch> stretches = stretches_of(tokens, rendered, false);
+  const std::string& text = rendered.text();
+  const auto places = ends_of(tokens, ids, text);
+  if (!places) return {};
+
+  std::vector<earlier_turn> turns;
+  std::size_t at = 0, token = 0;  // the stretch's first byte, and the first token that ends after it
+  for (const stretch& each : stretches) {
+    const std::size_t end = at + each.text.size();
+    while (token < places->size() && (*places)[token] <= at) ++token;
+    if (each.document) {
+      const std::size_t before = token == 0 ? 0 : (*places)[token - 1];
+      const bool begins_token = text.find_first_not_of(' ', before) >= at;  // a token may begin with the space before the answer
+      std::size_t after = token;
+      while (after < places->size() && (*places)[after] < end) ++after;
+      const bool ends_token = after < places->size() && (*places)[after] == end && after + 1 < ids.size();
+      if (begins_token && ends_token && std::ranges::find(ends, ids[after + 1]) != ends.end()) turns.push_back({token, after + 1});
+    }
+    at = end;
+  }
+  return turns;
+}
+
+chat_request first_turn(const chat_request& chat) {
+  chat_request first = chat;
+  const std::vector<std::string> roles = roles_of(chat);
+  first.keep_first(static_cast<std::size_t>(std::ranges::find(roles, "assistant") - roles.begin()));
+  return first;
+}
+
 policy_spec policy_for_prompt(policy_spec policy, const position_spans& kept) {
   if (policy.preset == dense_policy) return policy;
   if (!policy.keep_last) policy.keep_last = kept_last;

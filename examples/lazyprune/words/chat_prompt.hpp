@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/engine.hpp"
+
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/policy/position_spans.hpp>
 #include <lazyprune/registry/policy_spec.hpp>
@@ -50,6 +52,14 @@ void mark_documents(chat_request& chat, const document_roles& roles = {});
 /// Returns the positions of the tokens that are not wholly inside a document: the template's tokens, system texts, tools, calls and earlier
 /// turns. `ids` are the tokens of the chat. If they do not decode to the chat's text, returns all positions.
 position_spans outside_documents(const tokenizer& tokens, const rendered_chat& chat, std::span<const token_id> ids);
+
+/// Returns the earlier turns of a chat that ends with a user's or a tool's message: the answers whose texts the template writes, each up to
+/// an end token. `ids` are the tokens of the chat.
+std::vector<earlier_turn> earlier_turns(const chat_words& words, const tokenizer& tokens, chat_request chat, std::span<const token_id> ids,
+                                        std::span<const token_id> ends);
+
+/// Returns the chat's first turn: the messages before the first answer.
+chat_request first_turn(const chat_request& chat);
 
 /// Returns the policy for a prompt: also these positions are never pruned, nor the last 64 tokens if the policy names no other number.
 policy_spec policy_for_prompt(policy_spec policy, const position_spans& kept);

@@ -56,13 +56,19 @@ class prefix_cache {
     return seq;
   }
 
-  /// Keeps a fork of this sequence, which has read only chunks. A kept sequence that it continues is dropped, because it serves no
-  /// prompt better. Then the least recently used ones are dropped until the rest fits. Keeps nothing if this sequence alone does not fit,
-  /// or if its chunks run no layers.
+  /// Keeps sequences of at most `most_bytes` together from now on.
+  void limit(std::size_t most_bytes) {
+    most_bytes_ = most_bytes;
+    drop_oldest();
+  }
+
+  /// Keeps a fork of this sequence. Does nothing if it has read more than chunks. A kept sequence that it continues is dropped, because it
+  /// serves no prompt better. Then the least recently used ones are dropped until the rest fits. Keeps nothing if this sequence alone does
+  /// not fit, or if its chunks run no layers.
   void keep(const sequence<Backend>& seq) {
     const layer_id depth = seq.session().chunk_layers(phase::prefill);
     const std::size_t size = bytes_of(seq);
-    if (size > most_bytes_ || depth == 0) return;
+    if (size > most_bytes_ || depth == 0 || seq.session().queried()) return;
     for (auto at = kept_.begin(); at != kept_.end(); ++at) {
       if (at->depth != depth || at->seq.rope() != seq.rope()) continue;
       const std::size_t common = common_tokens(at->seq.tokens(), seq.tokens());
@@ -78,10 +84,7 @@ class prefix_cache {
     }
     kept_.push_front({seq.fork(), depth, size});
     bytes_ += size;
-    while (bytes_ > most_bytes_) {
-      bytes_ -= kept_.back().bytes;
-      kept_.pop_back();
-    }
+    drop_oldest();
   }
 
   /// Writes all kept sequences, the last used one first.
@@ -107,7 +110,7 @@ class prefix_cache {
       // Sequences that have read only chunks do not depend on their policies, so all get the policy of the dense model.
       sequence<Backend> seq =
           sequence<Backend>::load(backend, net, any_session(dense(), {.layers = static_cast<layer_id>(net.config.layers)}), from);
-      if (seq.session().state().queried) from.refuse("sequence", "only chunks", "a step with outputs");
+      if (seq.session().queried()) from.refuse("sequence", "only chunks", "a step with outputs");
       const std::size_t size = bytes_of(seq);
       if (bytes_ + bytes + size > most_bytes_) break;
       bytes += size;
@@ -128,6 +131,13 @@ class prefix_cache {
   };
 
   static constexpr std::string_view format = "lazyprune prefix cache 1";
+
+  void drop_oldest() {
+    while (bytes_ > most_bytes_) {
+      bytes_ -= kept_.back().bytes;
+      kept_.pop_back();
+    }
+  }
 
   static std::size_t bytes_of(const sequence<Backend>& seq) {
     return seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();

@@ -42,6 +42,7 @@ class any_session {
   void adopt(std::size_t tokens) { machine_->adopt(tokens); }
   void take_over(const any_session& other) { machine_->take_over(*other.machine_); }
   void abandon() { machine_->abandon(); }
+  bool queried() const noexcept { return machine_->queried(); }
   session_state state() const { return machine_->state(); }
   void restore(const session_state& saved) { machine_->restore(saved); }
   layer_id layers() const noexcept { return machine_->layers(); }

@@ -159,6 +159,9 @@ class step_machine {
     restart_from(end);
   }
 
+  /// Whether a step had outputs, so that the policy may have pruned. Otherwise the session has read only chunks.
+  bool queried() const noexcept { return queried_; }
+
   /// Returns what this session remembers of its sequence. Call it between steps. Parts of a policy that change in steps are not in it.
   session_state state() const {
     require_between_steps("state");

@@ -100,6 +100,14 @@ class chat_request {
       if (documents[i]) all.items[i] = with_document(all.items[i], "content");
     set("messages", std::make_shared<const jinja::sequence>(std::move(all)));
   }
+  /// Drops all messages but the first `count`.
+  void keep_first(std::size_t count) {
+    const jinja::value* const messages = find("messages");
+    if (!messages->sequence() || messages->sequence()->items.size() <= count) return;
+    jinja::sequence all = *messages->sequence();
+    all.items.resize(count);
+    set("messages", std::make_shared<const jinja::sequence>(std::move(all)));
+  }
   void set_add_generation_prompt(bool adds) { set("add_generation_prompt", jinja::value(adds)); }
 
   /// Sets a variable, `messages` included. Its strings count as the user's text.

@@ -144,6 +144,74 @@ TEST_CASE("a long prompt is pruned by the model's known stages, or as the reques
   CHECK(wrong.status == 400);
 }
 
+TEST_CASE("with \"continue\", a conversation goes on in its own sequence, with the answer of the same turns played again") {
+  const temporary_folder folder;
+  // The bundled model never ends an answer, so its copy here ends one at " .".
+  const std::filesystem::path pocket = source_dir() / "examples" / "pocket";
+  const std::string model = folder / "model", words_of_chat = folder / "chat.jinja";
+  std::filesystem::copy(pocket / "model", model);
+  json config = json::parse(file_text(model + "/config.json"));
+  config["eos_token_id"] = 262;
+  write_file(model + "/config.json", config.dump());
+  write_file(
+      words_of_chat,
+      "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content | trim }} . {% else %}{{ m.content }} answer :{% endif %}{% endfor %}");
+  const std::vector<std::string> flags{"-m", model, "--chat-template-file", words_of_chat};
+  served caches(flags), forgets({"-m", model, "--chat-template-file", words_of_chat, "--cache-memory", "0"});
+  const auto ask = [](const served& server, const json& messages, std::size_t most, bool goes_on = true) {
+    return server.chat({{"messages", messages},
+                        {"max_tokens", most},
+                        {"temperature", 0},
+                        {"logprobs", true},
+                        {"top_logprobs", 2},
+                        {"pruning", {{"stages", "2:0.3,4:0.5"}, {"continue", goes_on}}}});
+  };
+  const auto cached = [](const json& answer) { return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<std::size_t>(); };
+  const auto tokens = [](const json& answer) { return answer["usage"]["prompt_tokens"].get<std::size_t>(); };
+  const auto say = [](json& messages, const char* role, const std::string& text) {
+    messages.push_back({{"role", role}, {"content", text}});
+  };
+  const std::string document = file_text((pocket / "prompts" / "document.txt").string());
+
+  json messages = json::array();
+  say(messages, "user", document + " question : give the pet , colour and dish of senna osborne .");
+  std::size_t before = 0;
+  for (const char* const next :
+       {"question : give the birthplace , dish and trade of olive jarvis .", "question : give the pet of senna osborne ."}) {
+    CAPTURE(next);
+    const json answer = ask(caches, messages, 40), again = ask(forgets, messages, 40);
+    REQUIRE(answer["choices"][0]["finish_reason"] == "stop");
+    CHECK(answer["choices"] == again["choices"]);
+    CHECK(cached(answer) == before);
+    CHECK(cached(again) == 0);
+    before = tokens(answer) + answer["usage"]["completion_tokens"].get<std::size_t>() - 1;  // without the end token
+    say(messages, "assistant", answer["choices"][0]["message"]["content"]);
+    say(messages, "user", next);
+  }
+  const json third = ask(caches, messages, 40);
+  CHECK(cached(third) == before);
+  CHECK(third["choices"] == ask(forgets, messages, 40)["choices"]);
+  CHECK(third["choices"] == ask(caches, messages, 40)["choices"]);  // asked again
+  CHECK(third["usage"]["pruning"]["rows"] < ask(caches, messages, 40, false)["usage"]["pruning"]["rows"]);
+  CHECK(third["usage"]["pruning"]["dense_rows"].get<double>() > 3 * third["usage"]["pruning"]["rows"].get<double>());
+
+  json changed = messages;  // another first answer: the kept sequence does not fit
+  changed[1]["content"] = "pet lion , colour red , dish pears";
+  const json other = ask(caches, changed, 40);
+  CHECK(cached(other) < before);
+  CHECK(other["choices"] == ask(forgets, changed, 40)["choices"]);
+
+  json cut = json::array({messages[0]});  // an answer that max_tokens has cut
+  const json part = ask(caches, cut, 3);
+  REQUIRE(part["choices"][0]["finish_reason"] == "length");
+  say(cut, "assistant", part["choices"][0]["message"]["content"]);
+  say(cut, "user", "question : give the trade of olive jarvis .");
+  CHECK(ask(caches, cut, 40)["choices"] == ask(forgets, cut, 40)["choices"]);
+
+  CHECK(caches.post("/v1/completions", {{"prompt", "the council"}, {"pruning", {{"continue", true}}}}).status == 400);
+  CHECK(caches.post("/v1/chat/completions", {{"messages", messages}, {"n", 2}, {"pruning", {{"continue", true}}}}).status == 400);
+}
+
 TEST_CASE("with --cache-file, a new server goes on from the prompts of the one before, with the same answers") {
   const temporary_folder folder;
   const std::string file = folder / "cache";

@@ -58,6 +58,8 @@ TEST_CASE("all fields that are supported arrive") {
   CHECK(chat.pruning->least_tokens == 9);
   CHECK(chat.pruning->decode == "dense");
   CHECK(!chat.show_kept);
+  CHECK(!chat.continues);
+  CHECK(chat_with(R"(,"pruning":{"continue":true})").continues);
   CHECK(chat_with(R"(,"pruning":{"stages":"3:0.5","show_kept":true})").show_kept);
   CHECK(chat_with(R"(,"pruning":{"show_kept":true})").show_kept);
   CHECK(!chat_with(R"(,"pruning":{"show_kept":true})").pruning);  // the server's policy
@@ -113,6 +115,7 @@ TEST_CASE("a field that is wrong or not supported is an error that names the fie
                                               {R"(,"pruning":3)", "pruning"},
                                               {R"(,"pruning":{"share":0.5})", "pruning.share"},
                                               {R"(,"pruning":{"show_kept":1})", "pruning.show_kept"},
+                                              {R"(,"pruning":{"continue":"yes"})", "pruning.continue"},
                                               {R"(,"model":3)", "model"},
                                               {R"(,"tools":[{"type":"function"}])", "tools"},
                                               {R"(,"tools":[{"type":"other","function":{"name":"f"}}])", "tools"},
