@@ -419,13 +419,13 @@ TEST_CASE("a revived token's keys and values follow from its stored row") {
         lazyprune_test::multiply(backend, norm_row, w.k, nullptr, k_row);
         lazyprune_test::multiply(backend, norm_row, w.v, nullptr, v_row);
         backend.rotate(k_row, net.config.head_dim, std::span(&t, 1), rope->values);
-        std::vector<float> keys(k.size()), values(k.size());
+        std::vector<double> keys(k.size()), values(k.size());
         const std::uint32_t slot = seq.kv().slot(l, t);
         backend.read_keys(seq.kv().rows(l), std::span(&slot, 1), keys.data());
         backend.read_values(seq.kv().rows(l), std::span(&slot, 1), values.data());
         for (std::size_t i = 0; i < k.size(); ++i) {
-          REQUIRE(keys[i] == static_cast<float>(k[i]));
-          REQUIRE(values[i] == static_cast<float>(v[i]));
+          REQUIRE(keys[i] == k[i]);
+          REQUIRE(values[i] == v[i]);
         }
         ++checked;
       }
