@@ -31,6 +31,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/line_reader.hpp>
+#include <lazyprune/files/output_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
 #include <lazyprune/text/jinja/json_reader.hpp>
@@ -94,6 +95,7 @@ class serving {
     chat_.emplace([&] { return words_.find_chat(); });
     ends_ = end_of_generation(tokens_, model_.config().eos);
     new_session(with_defaults(chosen_.spec, {}), model_.config(), policies_);  // throws here if the flags do not fit the model
+    if (!flags_.cache_file.empty()) output_file{flags_.cache_file};            // throws here if the file cannot be written
   }
 
   int run() {

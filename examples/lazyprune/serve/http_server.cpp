@@ -68,6 +68,7 @@ class http_listener : public std::enable_shared_from_this<http_listener> {
   http_server::handler handle;
   std::set<http_connection*> open{};
   std::atomic<std::size_t> count{0};
+  std::size_t body_bytes = 0;  // of requests that are not answered yet
   bool draining = false;
 
   asio::io_context io{1};
@@ -93,6 +94,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     server_.count = server_.open.size();
   }
   ~http_connection() {
+    release_body();
     server_.open.erase(this);
     server_.count = server_.open.size();
     server_.end_if_idle();
@@ -188,7 +190,11 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     stream_.expires_after(server_.options.stalled);
     http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code fault, std::size_t) {
       if (fault) return self->took(fault);
-      if (!self->is_allowed()) return self->refuse_unread();
+      if (!self->is_allowed())
+        return self->refuse_unread(401, "application/json", self->server_.options.refusal, {{"WWW-Authenticate", "Bearer"}});
+      if (!self->reserve_body())
+        return self->refuse_unread(503, "text/plain; charset=utf-8", "too many bytes of requests wait; try again later\n",
+                                   {{"Retry-After", "1"}});
       if (!beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) return self->read_body({});
       // The client waits for this line before it sends the body, as curl does for long ones.
       self->sent_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -201,14 +207,27 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     return !server_.options.allows || server_.options.allows(path_of(head.target()), view_text(head[http::field::authorization]));
   }
 
+  /// Counts the body of the request among those that are not answered yet. Returns false if they are too many bytes.
+  bool reserve_body() {
+    if (!parser_->chunked() && !parser_->content_length()) return true;
+    const std::size_t bytes =
+        std::min<std::uint64_t>(parser_->content_length().value_or(server_.options.body_bytes), server_.options.body_bytes);
+    if (server_.body_bytes + bytes > server_.options.all_body_bytes) return false;
+    server_.body_bytes += bytes;
+    reserved_ = bytes;
+    return true;
+  }
+
+  void release_body() { server_.body_bytes -= std::exchange(reserved_, 0); }
+
   /// Answers a request without reading its body, and so ends the connection.
-  void refuse_unread() {
+  void refuse_unread(unsigned status, std::string_view type, std::string why, const http_reply::headers& more) {
     stream_.expires_never();
     answering_ = true;
     keep_alive_ = false;
     version_ = parser_->get().version() == 10 ? 10 : 11;
     head_ = parser_->get().method() == http::verb::head;
-    send(401, "application/json", server_.options.refusal, {{"WWW-Authenticate", "Bearer"}});
+    send(status, type, std::move(why), more);
   }
 
   void read_body(error_code fault) {
@@ -307,6 +326,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   void next() {
     ++requests_;
     clock_.cancel();
+    release_body();
     lost_ = {};
     const auto self = std::exchange(kept_, {});
     stream_.cancel();  // the watch
@@ -336,7 +356,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   std::function<void()> lost_;
   std::deque<std::string> out_;
   std::string sent_;
-  std::size_t requests_ = 0;
+  std::size_t requests_ = 0, reserved_ = 0;  // reserved_: bytes of this request's body, see reserve_body
   unsigned version_ = 11;
   bool idle_ = false, answering_ = false, events_ = false, writing_ = false, keep_alive_ = false, head_ = false, gone_ = false;
 };

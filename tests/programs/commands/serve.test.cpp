@@ -250,6 +250,15 @@ TEST_CASE("with --cache-file, a new server goes on from the prompts of the one b
   write_file(file, "a letter that nobody wants to lose");
   refused();
   CHECK(file_text(file) == "a letter that nobody wants to lose");
+  CHECK(lazyprune_program({"serve", "--port", "0", "--cache-file", folder / "none/cache"}).code == 1);  // at once, not when it ends
+
+  std::filesystem::create_directory(folder / "gone");
+  served server({"--cache-file", folder / "gone/cache"});
+  std::filesystem::remove_all(folder / "gone");
+  CHECK(server.completion(asked)["choices"] == first["choices"]);
+  const program_result end = server.end();
+  CHECK(end.code == 1);
+  CHECK(end.err.find("gone/cache") != std::string::npos);
 }
 
 TEST_CASE("show_kept names the layers that computed each token of the prompt, whatever the cache holds") {

@@ -169,6 +169,45 @@ TEST_CASE("a request that is not allowed is refused before its body is read") {
   CHECK(http_client(server.port()).ask("GET", "/open?a=b").body == "GET /open ");
 }
 
+TEST_CASE("bodies that are not answered yet have a bound together") {
+  http_options options;
+  options.all_body_bytes = 100;
+  echo_server server(options);
+  const std::string body(60, 'x');
+  http_client first(server.port());
+  first.request("POST", "/wait", body);
+  const http_reply reply = server.waiting();
+  CHECK(http_client(server.port()).ask("POST", "/echo", body).status == 503);
+  CHECK(http_client(server.port()).ask("POST", "/echo", "short").status == 200);
+  CHECK(http_client(server.port()).ask("GET", "/echo").status == 200);
+  {
+    http_client second(server.port());
+    second.request("POST", "/wait", std::string(30, 'x'));
+    server.waiting();
+  }  // a client that leaves gives its bytes back
+  while (server.lost == 0) std::this_thread::yield();
+  reply.send(200, "text/plain", "done");
+  CHECK(first.read().body == "done");
+  while (http_client(server.port()).ask("POST", "/echo", std::string(100, 'x')).status != 200) std::this_thread::yield();
+}
+
+TEST_CASE("a client that takes nothing of its answer is cut off, and the others get theirs") {
+  http_options options;
+  options.stalled = std::chrono::seconds(1);
+  echo_server server(options);
+  http_client slow(server.port());
+  slow.request("GET", "/wait");
+  const http_reply reply = server.waiting();
+  reply.begin_events();
+  const std::string text(1 << 20, 'x');
+  for (int i = 0; i < 64; ++i) reply.event(text);  // more than the system takes for the client
+  http_client other(server.port());
+  std::size_t answers = 0;
+  for (; server.lost == 0; ++answers) CHECK(other.ask("GET", "/echo").body == "GET /echo ");
+  CHECK(answers > 10);
+  CHECK(other.ask("GET", "/events").body == "data: one\n\ndata: two\n\n");
+}
+
 TEST_CASE("the server notices that a client leaves which has sent its next request already") {
   echo_server server;
   {
