@@ -225,6 +225,25 @@ TEST_CASE("a sequence whose last piece is between two layers can be stopped, sto
   }
 }
 
+TEST_CASE("a callback can stop a sequence whose last piece is between two layers") {
+  batch_bench<reference<double>> b;
+  std::size_t paused = 0, tokens = 0;
+  sequence_asked talks = asks({1, 2, 3, 4}, 12);
+  talks.options.on_token = [&](token_id) {
+    if (++tokens == 7) b.batch.stop(paused);
+    return true;
+  };
+  b.add(std::move(talks));
+  b.step(8);
+  sequence_asked asked{any_session(lazyllm({{2, 0.6}}), {.layers = 4}), lazyprune_test::some_tokens(40)};
+  paused = b.add(std::move(asked));
+  b.to_the_end(8);
+  CHECK(b.ended.at(paused).result.tokens.empty());
+  CHECK(b.ended.at(paused).result.reason == finish_reason::stop);
+  CHECK(b.ended.at(paused).seq.known() == 32);  // the last piece had begun
+  CHECK(b.ended.size() == 2);
+}
+
 TEST_CASE("a sequence can be stopped while its prompt is read, or while it generates") {
   batch_bench<reference<double>> b;
   const std::size_t reads = b.add(asks(lazyprune_test::some_tokens(30), 5)), stays = b.add(asks({1, 2, 3, 4}, 5));

@@ -245,7 +245,7 @@ TEST_CASE("a cache loads what fits, and nothing from damaged bytes or a sequence
   byte_writer to_wrong = lazyprune_test::writer_to(wrong);
   to_wrong.text("lazyprune prefix cache 1");
   to_wrong.number<std::uint64_t>(1);
-  to_wrong.number<std::uint64_t>(4);
+  to_wrong.number<layer_id>(4);
   asked.save(b.backend, to_wrong);
   CHECK(error_of([&] { load(none, wrong); }).where == "bytes: sequence");
   CHECK(none.size() == 0);

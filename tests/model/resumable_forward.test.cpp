@@ -118,6 +118,26 @@ TEST_CASE("a sequence forgets a step in parts that is stopped, throws, or is giv
   CHECK(b.copied(forward(b.work, seq, rest, phase::prefill)) == expected);
 }
 
+TEST_CASE("the logits of a step in parts are its own, although another step has read more of them in between") {
+  struct reads final : step_observer {
+    std::vector<double> seen{};
+    bool wants_logits() const override { return true; }
+    void logits(std::span<const double> row) override { seen.assign(row.begin(), row.end()); }
+    void logits(std::span<const float>) override {}
+  };
+  paused_bench<reference<double>> b;
+  const std::vector<token_id> rest{3, 1, 4}, others{7, 8, 9, 10, 11};
+  reads alone, in_parts;
+  sequence<reference<double>> seq = b.made(some_tokens(12)), same = b.made(some_tokens(12)), other = b.made({});
+  REQUIRE(forward(b.work, {same, rest, phase::prefill, 1, &alone}));
+  resumable_forward<reference<double>> pass(b.work, {seq, rest, phase::prefill, 1, &in_parts});
+  REQUIRE_FALSE(pass.resume(0));
+  REQUIRE(forward(b.work, {other, others, phase::prefill, 5}));
+  while (!pass.resume(0)) continue;
+  CHECK(in_parts.seen == alone.seen);
+  CHECK(error_of([&] { read_logits(b.work, 1); }).code == error_code::wrong_order);
+}
+
 TEST_CASE("a step that forward refuses cannot begin") {
   paused_bench<reference<double>> b;
   sequence<reference<double>> seq = b.made({});

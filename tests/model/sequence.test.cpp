@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <new>
 #include <random>
 #include <string>
@@ -837,6 +838,71 @@ TEST_CASE("for every policy, a loaded sequence goes on with the bits of the save
   check_saving(reference<double>(execution{}));
   check_saving(cpu(execution{}));
   for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) check_saving(cpu(execution{.kv = kv}));
+}
+
+namespace {
+
+/// The bytes with the checksum that belongs to them.
+std::string resealed(std::string bytes) {
+  bytes.resize(bytes.size() - sizeof(std::uint64_t));
+  detail::byte_checksum sum;
+  sum.add(bytes.data(), bytes.size());
+  const std::uint64_t number = sum.sum();
+  return bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+}  // namespace
+
+TEST_CASE("bytes that somebody has changed with their checksum are refused, or give a sequence that works") {
+  cpu backend{execution{}};
+  const model<cpu> net = tiny_model(backend, tiny_config());
+  workspace<cpu> work(net, backend);
+  const std::vector<token_id> tokens = some_tokens(20);
+  std::map<std::string, std::size_t> refused;
+  std::size_t accepted = 0;
+  for (const std::string_view flags : {"--stages 1:0.5,3:0.5", "--stages 2:0.5 --scorer window_attention:window=3",
+                                       "lazyllm --stages 2:0.5 --scorer prompt_window_attention:window=5"}) {
+    CAPTURE(std::string(flags));
+    sequence<cpu> seq = by_flags(net, flags);
+    REQUIRE(chunk(work, seq, std::span(tokens).first(9)));
+    const std::string chunks = saved(backend, seq);
+    read(work, seq, std::span(tokens).subspan(9, 6), 4);
+    for (const std::string& bytes : {chunks, saved(backend, seq)}) {
+      CHECK(resealed(bytes) == bytes);
+      for (std::size_t at = 0; at + 8 < bytes.size(); at += at < 700 ? 1 : 37)
+        for (const int bits : {1, 2, 0x80, 0xff}) {
+          std::string changed = bytes;
+          changed[at] = static_cast<char>(changed[at] ^ bits);
+          CAPTURE(at);
+          CAPTURE(bits);
+          try {
+            sequence<cpu> loaded_one = loaded(backend, net, flags, resealed(changed));
+            ++accepted;
+            read(work, loaded_one, std::span(tokens).subspan(15), 3);
+            CHECK(loaded_one.known() >= 5);
+          } catch (const error& e) {
+            ++refused[e.place()];
+          }
+        }
+    }
+  }
+  CHECK(accepted > 100);
+  for (const char* const place : {"format", "layers", "hidden size", "vocabulary", "tokens", "hidden state", "state", "slots", "keys"}) {
+    CAPTURE(place);
+    CHECK(refused[place] > 0);
+  }
+}
+
+TEST_CASE("a session that gathers windows at every layer refuses tokens that a chunk should have left for it") {
+  cpu backend{execution{}};
+  const model<cpu> net = tiny_model(backend, tiny_config());
+  workspace<cpu> work(net, backend);
+  sequence<cpu> dense = by_flags(net, "dense");
+  REQUIRE(chunk(work, dense, some_tokens(12)));
+  const std::string bytes = saved(backend, dense);
+  CHECK(error_of([&] { loaded(backend, net, "lazyllm --stages 2:0.5 --scorer prompt_window_attention:window=5", bytes); }).where ==
+        "bytes: state");
+  loaded(backend, net, "dense", bytes);
 }
 
 TEST_CASE("a saved sequence that is cut, changed or of another model is refused with its place, and never loaded") {

@@ -71,7 +71,7 @@ const std::map<std::string, std::string> options{
          computing + asking},
     {"inspect", "--model --no-mmap --ctx-size --json " + pruning},
     {"serve",
-     "--model --host --port --api-key-file --n-predict --predict --ctx-size --sequences --cache-memory --queue --connections "
+     "--model --host --port --api-key-file --n-predict --predict --ctx-size --sequences --cache-memory --cache-file --queue --connections "
      "--most-body --deadline --drain --force-memory --chat-template-file --template-var --document-roles " +
          pruning + computing},
     {"tokenize",

@@ -45,7 +45,7 @@ std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
 }
 
 /// The spans' positions before `end`. All prompts begin with the same tokens, so these positions suit each prompt. What the template writes
-/// after a question is among the last tokens, which are never pruned.
+/// after a question is never pruned only if it is among the last tokens (--keep-last).
 position_spans those_before(const position_spans& spans, std::size_t end) {
   std::vector<position_span> all;
   for (const position_span& each : spans.list())

@@ -105,16 +105,16 @@ class serving {
     };
     http.refusal =
         dumped(error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"));
-    http_server server(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
-    server_ = &server;
+    server_.emplace(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
     const memory_forecast forecast = forecast_memory(model_, flags_.backend, context_, 0);
     if (!flags_.force_memory) check_memory(forecast, flags_.backend);
     engine_ = load_engine(flags_.backend, model_);
     kv_token_ = engine_->kv_row_bytes() * engine_->config().layers;
     scheduler_.emplace(*engine_, limits());
     load_cache();
-    std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server.port() << std::endl;
-    server.run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
+    std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server_->port() << std::endl;
+    server_->run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
+    server_.reset();  // a second signal now ends the program, even while it writes the cache
     scheduler_->end();
     if (!flags_.cache_file.empty()) scheduler_->batch().save_cache(flags_.cache_file, identity());
     return 0;
@@ -146,22 +146,26 @@ class serving {
                 << "when the server ends" << std::endl;
   }
 
-  /// Names all that the rows of a prompt depend on: the model's files, and how this process computes.
+  /// Names all that the rows of a prompt depend on: the model's files, and how this program computes.
   std::string identity() const {
-    std::string text = model_.fingerprint() + ' ' + flags_.backend.backend + ' ' + std::string(isa_of(flags_.backend)) + ' ' +
-                       flags_.backend.dtype + ' ' + flags_.backend.kv + (flags_.backend.exact ? " exact" : "");
+    std::string text = std::string(LAZYPRUNE_VERSION_STRING) + ' ' + model_.fingerprint() + ' ' + flags_.backend.backend + ' ' +
+                       std::string(isa_of(flags_.backend)) + ' ' + flags_.backend.dtype + ' ' + flags_.backend.kv +
+                       (flags_.backend.exact ? " exact" : "");
     const auto add = [&](const std::filesystem::path& file) {
       text += ' ' + std::to_string(std::filesystem::file_size(file)) + ' ' +
               std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count());
     };
-    if (!std::filesystem::is_directory(model_.path())) {
-      add(model_.path());
-      return text;
-    }
+    const bool folder = std::filesystem::is_directory(model_.path());
+    const std::string name = model_.path().filename().string(), shards = name.substr(0, name.find("-00001-of-"));
     std::set<std::filesystem::path> files;
-    for (const auto& each : std::filesystem::directory_iterator(model_.path()))
-      if (each.is_regular_file() && (each.path().extension() == ".safetensors" || each.path().extension() == ".gguf"))
-        files.insert(each.path());
+    if (!folder) files.insert(model_.path());
+    for (const auto& each :
+         std::filesystem::directory_iterator(folder ? model_.path() : std::filesystem::absolute(model_.path()).parent_path())) {
+      const std::filesystem::path& file = each.path();
+      const bool weights = file.extension() == ".safetensors" || file.extension() == ".gguf";
+      const bool shard = shards != name && file.filename().string().starts_with(shards + "-0");
+      if (each.is_regular_file() && weights && (folder || shard)) files.insert(std::filesystem::absolute(file));
+    }
     std::ranges::for_each(files, add);
     return text;
   }
@@ -225,7 +229,7 @@ class serving {
     add("answers_running", "gauge", "Answers in the batch.", now.running);
     add("answers_waiting", "gauge", "Answers that wait.", now.waiting);
     add("sequence_bytes", "gauge", "Memory counted for the sequences in the batch.", now.bytes);
-    add("cache_bytes", "gauge", "Memory of the kept beginnings of prompts.", now.cache_bytes);
+    add("cache_bytes", "gauge", "Memory of the kept beginnings of prompts and conversations.", now.cache_bytes);
     add("connections", "gauge", "Open connections.", server_->connections());
     return text;
   }
@@ -277,6 +281,7 @@ class serving {
   /// session's kept positions cannot change.
   std::vector<earlier_turn> turns_of(const completion_request& asked, chat_prompt& prompt) const {
     const chat_request chat = chat_of(asked.messages, asked.tools);
+    if (!has_answers(chat)) return {};
     std::vector<earlier_turn> turns = earlier_turns(chat_template(), tokens_, chat, prompt.ids, ends_);
     prompt.kept = lazyprune::program::prompt_of(chat_template(), tokens_, first_turn(chat), flags_.documents).kept;
     return turns;
@@ -352,7 +357,7 @@ class serving {
   std::unique_ptr<lazyprune::program::engine> engine_;
   std::size_t kv_token_ = 0, requests_ = 0;
   std::optional<scheduler> scheduler_;
-  http_server* server_ = nullptr;
+  std::optional<http_server> server_;
 };
 
 }  // namespace

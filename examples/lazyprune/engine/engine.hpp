@@ -131,9 +131,9 @@ class answer_batch {
   virtual std::size_t generating() const = 0;
   /// The tokens of prompts that steps have still to read.
   virtual std::size_t unread() const = 0;
-  /// The memory of the kept beginnings.
+  /// The memory of the kept beginnings and conversations.
   virtual std::size_t cache_bytes() const = 0;
-  /// Writes the kept beginnings to a file. `identity` names all that their rows depend on.
+  /// Writes the kept beginnings, but not the conversations, to a file. `identity` names all that their rows depend on.
   virtual void save_cache(const std::filesystem::path& file, std::string_view identity) = 0;
   /// Reads beginnings that `save_cache` wrote. Returns false, and keeps nothing, if they were saved under another identity. Throws `error`
   /// if the file was not written by `save_cache`, or is damaged.

@@ -48,9 +48,10 @@ class forked_beginning final : public prompt_prefix {
   generation generate(std::span<const token_id> rest, const generation_options& options) override {
     sequence<Backend> answer = seq_.fork();
     generation result = lazyprune::generate(work(), answer, rest, options);
-    const statistics& before = seq_.session().stats();
-    result.cost.rows -= before.rows;
-    std::ranges::transform(result.cost.prefill_rows, before.prefill_rows, result.cost.prefill_rows.begin(), std::minus());
+    const statistics whole = result.cost;
+    result.cost = whole - seq_.session().stats();
+    result.cost.dense_rows = whole.dense_rows;
+    result.cost.prefill_dense_rows = whole.prefill_dense_rows;
     result.share_prompt = share_of_prompt(answer, rest);
     return result;
   }
@@ -92,13 +93,7 @@ class growing_sequence final : public conversation {
   generation go_on(std::span<const token_id> prompt, const generation_options& options) override {
     const statistics before = seq_.session().stats();
     generation result = lazyprune::generate(work_, seq_, prompt, options);
-    statistics& cost = result.cost;
-    cost.steps -= before.steps;
-    cost.rows -= before.rows;
-    cost.dense_rows -= before.dense_rows;
-    cost.revived -= before.revived;
-    std::ranges::transform(cost.prefill_rows, before.prefill_rows, cost.prefill_rows.begin(), std::minus());
-    std::ranges::transform(cost.prefill_dense_rows, before.prefill_dense_rows, cost.prefill_dense_rows.begin(), std::minus());
+    result.cost = result.cost - before;
     return result;
   }
 
@@ -128,6 +123,7 @@ class growing_batch final : public answer_batch {
                   const continued_conversation& conversation) override {
     const auto kept = std::ranges::find_if(conversations_, [&](const kept_conversation& each) {
       return each.what.policy == conversation.policy && each.what.turns == conversation.turns &&
+             each.seq.rope() == rope_kind_for(net_.config, expected_length(prompt, options)) &&
              std::ranges::mismatch(each.seq.tokens(), prompt).in1 == each.seq.tokens().end();
     });
     answer_in_batch answer{std::move(prompt), std::move(options), conversation};
@@ -158,7 +154,7 @@ class growing_batch final : public answer_batch {
     bool same = false;
     read_byte_file(file, [&](byte_reader& from) {
       if (from.text(64, "format") != cache_file) from.refuse("format", "a file of --cache-file", "another file");
-      same = from.text(4096, "identity") == identity;
+      same = from.text(std::size_t{1} << 20, "identity") == identity;
       if (same) cache_.load(backend_, net_, from);
     });
     return same;
@@ -208,7 +204,11 @@ class growing_batch final : public answer_batch {
   };
 
   sequence<Backend> begin(any_session session, std::span<const token_id> prompt, const generation_options& options) {
-    return cache_.begin(net_, std::move(session), prompt, std::max(options.expected, prompt.size() + options.max_new));
+    return cache_.begin(net_, std::move(session), prompt, expected_length(prompt, options));
+  }
+
+  static std::size_t expected_length(std::span<const token_id> prompt, const generation_options& options) {
+    return std::max(options.expected, prompt.size() + options.max_new);
   }
 
   std::size_t add(sequence<Backend> seq, answer_in_batch answer) {
@@ -249,14 +249,13 @@ class growing_batch final : public answer_batch {
     else
       result.tokens.clear();  // it has ended in an earlier turn
     const layer_id layers = each.seq.session().layers();
-    result.cost.rows -= answer.cost.rows;
-    result.cost.dense_rows -= answer.cost.dense_rows;  // it may count tokens that this prompt does not share
+    result.cost = result.cost - answer.cost;
     result.cost.dense_rows += answer.cached * layers;
-    result.cost.steps -= answer.cost.steps;
     if (each.seq.known() > answer.cached)
       result.share_prompt = share_computed(each.seq.session().tokens(), 0, answer.prompt.size(), layers);
     ended_answer ended{answer.number, std::move(result), answer.cached, each.fault};
-    if (answer.conversation && !ended.fault && !ended.result.tokens.empty())
+    // Only an answer with an end token ends where the next request finds its end (earlier_turns).
+    if (answer.conversation && !ended.fault && ended.result.reason == finish_reason::eos)
       if_memory_allows([&] { keep_conversation(std::move(each.seq), std::move(answer)); });
     return ended;
   }
@@ -270,9 +269,17 @@ class growing_batch final : public answer_batch {
     }
   }
 
-  /// Keeps the sequence of a conversation for its next turn. Conversations get at most half of the cache's memory.
+  /// Keeps the sequence of a conversation for its next turn, instead of the sequence that it continues. Conversations get at most half of
+  /// the cache's memory.
   void keep_conversation(sequence<Backend> seq, answer_in_batch answer) {
-    const std::size_t bytes = seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
+    const std::size_t bytes = seq.bytes();
+    const auto continued = [&](const kept_conversation& each) {
+      const bool is = each.what.policy == answer.conversation->policy &&
+                      std::ranges::mismatch(each.seq.tokens(), seq.tokens()).in1 == each.seq.tokens().end();
+      if (is) conversation_bytes_ -= each.bytes;
+      return is;
+    };
+    conversations_.remove_if(continued);
     answer.conversation->turns.push_back({answer.prompt.size(), seq.known()});
     conversations_.push_front({std::move(seq), std::move(*answer.conversation), bytes});
     conversation_bytes_ += bytes;

@@ -41,6 +41,7 @@ void scheduler::end() {
 
 std::optional<std::vector<scheduler::ticket>> scheduler::add(std::vector<scheduled_answer> answers) {
   const std::lock_guard lock(mutex_);
+  if (ends_) throw error("server", "", "a request before the server ends", "one after it", error_code::wrong_order);
   for (const scheduled_answer& each : answers)
     if (each.bytes > limits_.bytes) {
       ++counts_.refused;

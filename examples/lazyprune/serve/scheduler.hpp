@@ -77,7 +77,7 @@ class scheduler {
   answer_batch& batch() { return *batch_; }
 
   /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws
-  /// `error` (no_memory) if one of them alone needs more memory than there is.
+  /// `error` if one of them alone needs more memory than there is (no_memory), or after `end` (wrong_order).
   std::optional<std::vector<ticket>> add(std::vector<scheduled_answer> answers);
   /// Ends an answer after the current step. This step may still call its functions; later steps do not.
   void cancel(ticket which);

@@ -74,6 +74,32 @@ std::optional<std::vector<std::size_t>> ends_of(const tokenizer& tokens, std::sp
   return ends;
 }
 
+/// A chat's text, cut where its origin changes, and the byte at which each token ends.
+struct placed_tokens {
+  std::vector<stretch> stretches;
+  std::string text;
+  std::vector<std::size_t> ends;
+};
+
+/// Returns nullopt if the tokens do not decode to the chat's text.
+std::optional<placed_tokens> placed(const tokenizer& tokens, const rendered_chat& chat, std::span<const token_id> ids) {
+  for (const bool normalized : {false, true}) {
+    placed_tokens all{stretches_of(tokens, chat, normalized), {}, {}};
+    for (const stretch& each : all.stretches) all.text += each.text;
+    if (auto ends = ends_of(tokens, ids, all.text)) {
+      all.ends = std::move(*ends);
+      return all;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The number of the first answer, which is after a user's message; the number of messages if there is none.
+std::size_t first_answer(const std::vector<std::string>& roles) {
+  const auto user = std::ranges::find(roles, "user");
+  return static_cast<std::size_t>(std::find(user, roles.end(), "assistant") - roles.begin());
+}
+
 /// The positions of the tokens that are not wholly inside a document.
 position_spans positions_outside(const std::vector<stretch>& stretches, const std::vector<std::size_t>& ends) {
   std::vector<position_span> kept;
@@ -134,40 +160,38 @@ void mark_documents(chat_request& chat, const document_roles& roles) {
 }
 
 position_spans outside_documents(const tokenizer& tokens, const rendered_chat& chat, std::span<const token_id> ids) {
-  for (const bool normalized : {false, true}) {
-    const std::vector<stretch> stretches = stretches_of(tokens, chat, normalized);
-    std::string text;
-    for (const stretch& each : stretches) text += each.text;
-    if (const auto ends = ends_of(tokens, ids, text)) return positions_outside(stretches, *ends);
-  }
+  if (const auto found = placed(tokens, chat, ids)) return positions_outside(found->stretches, found->ends);
   if (ids.empty()) return {};
   return {{0, static_cast<position>(ids.size() - 1)}};
 }
 
+bool has_answers(const chat_request& chat) {
+  const std::vector<std::string> roles = roles_of(chat);
+  return first_answer(roles) < roles.size();
+}
+
 std::vector<earlier_turn> earlier_turns(const chat_words& words, const tokenizer& tokens, chat_request chat, std::span<const token_id> ids,
                                         std::span<const token_id> ends) {
-  std::vector<bool> answers;
-  for (const std::string& role : roles_of(chat)) answers.push_back(role == "assistant");
-  if (std::ranges::find(answers, true) == answers.end()) return {};
+  const std::vector<std::string> roles = roles_of(chat);
+  std::vector<bool> answers(roles.size());
+  for (std::size_t i = first_answer(roles); i < roles.size(); ++i) answers[i] = roles[i] == "assistant";
   chat.mark_documents(answers);
   const rendered_chat rendered = words.render(chat);
-  const std::vector<stretch> stretches = stretches_of(tokens, rendered, false);
-  const std::string& text = rendered.text();
-  const auto places = ends_of(tokens, ids, text);
-  if (!places) return {};
+  const auto found = placed(tokens, rendered, ids);
+  if (!found) return {};
 
   std::vector<earlier_turn> turns;
-  std::size_t at = 0, token = 0;  // the stretch's first byte, and the first token that ends after it
-  for (const stretch& each : stretches) {
+  const auto first_that_ends_at = [&](std::size_t byte) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(found->ends, byte) - found->ends.begin());
+  };
+  std::size_t at = 0;  // the stretch's first byte
+  for (const stretch& each : found->stretches) {
     const std::size_t end = at + each.text.size();
-    while (token < places->size() && (*places)[token] <= at) ++token;
-    if (each.document) {
-      const std::size_t before = token == 0 ? 0 : (*places)[token - 1];
-      const bool begins_token = text.find_first_not_of(' ', before) >= at;  // a token may begin with the space before the answer
-      std::size_t after = token;
-      while (after < places->size() && (*places)[after] < end) ++after;
-      const bool ends_token = after < places->size() && (*places)[after] == end && after + 1 < ids.size();
-      if (begins_token && ends_token && std::ranges::find(ends, ids[after + 1]) != ends.end()) turns.push_back({token, after + 1});
+    if (each.document && at > 0) {
+      // The answer's first token may begin with the spaces before the answer. It is the one after the token that ends before them.
+      const std::size_t before = first_that_ends_at(found->text.find_last_not_of(' ', at - 1) + 1), last = first_that_ends_at(end);
+      const bool whole_tokens = last + 1 < ids.size() && found->ends[before] <= at && found->ends[last] == end;
+      if (whole_tokens && before < last && std::ranges::find(ends, ids[last + 1]) != ends.end()) turns.push_back({before + 1, last + 1});
     }
     at = end;
   }
@@ -176,8 +200,7 @@ std::vector<earlier_turn> earlier_turns(const chat_words& words, const tokenizer
 
 chat_request first_turn(const chat_request& chat) {
   chat_request first = chat;
-  const std::vector<std::string> roles = roles_of(chat);
-  first.keep_first(static_cast<std::size_t>(std::ranges::find(roles, "assistant") - roles.begin()));
+  first.keep_first(first_answer(roles_of(chat)));
   return first;
 }
 

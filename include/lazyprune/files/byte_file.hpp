@@ -2,12 +2,14 @@
 // Files of saved sequences and prefix caches.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/descriptor.hpp>
@@ -18,10 +20,10 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Calls write(byte_writer&) and stores the bytes in a file. The file gets its name when it is complete. An older file stays if anything
-/// throws. Throws `error` of code io if the file cannot be written.
+/// throws. Only this user may read a new file. Throws `error` of code io if the file cannot be written.
 template <class Write>
 void write_byte_file(const std::filesystem::path& path, const Write& write) {
-  output_file file(path);
+  output_file file(path, 0600);  // it holds what users wrote
   byte_writer to([&](std::string_view bytes) { file.write(bytes); });
   write(to);
   file.commit();
@@ -32,14 +34,22 @@ template <class Read>
 void read_byte_file(const std::filesystem::path& path, const Read& read) {
   const std::string name = path.string();
   const file_descriptor file = open_file(path, O_RDONLY, name, "a file that can be read");
+  std::vector<char> buffer(std::size_t{1} << 16);
+  std::span<const char> unread{};  // of the buffer
   byte_reader from(
       [&](std::span<char> to) {
         std::size_t filled = 0;
         while (filled < to.size()) {
-          const auto got = repeat_if_interrupted([&] { return ::read(file.get(), to.data() + filled, to.size() - filled); });
-          if (got < 0) throw error(name, "", "to read it", reason_of(errno), error_code::io);
-          if (got == 0) break;
-          filled += static_cast<std::size_t>(got);
+          if (unread.empty()) {
+            const auto got = repeat_if_interrupted([&] { return ::read(file.get(), buffer.data(), buffer.size()); });
+            if (got < 0) throw error(name, "", "to read it", reason_of(errno), error_code::io);
+            if (got == 0) break;
+            unread = std::span(buffer).first(static_cast<std::size_t>(got));
+          }
+          const std::size_t count = std::min(unread.size(), to.size() - filled);
+          std::copy_n(unread.data(), count, to.data() + filled);
+          unread = unread.subspan(count);
+          filled += count;
         }
         return filled;
       },

@@ -50,8 +50,9 @@ inline void remove_unfinished_files() noexcept { detail::unfinished_files::remov
 class output_file {
  public:
   /// Throws `error` if the file cannot be written. A device or pipe (/dev/stdout) is written directly. A symbolic link stays: the file that
-  /// it leads to is replaced. The new file has the permissions of the old one.
-  explicit output_file(std::filesystem::path path) : path_(std::move(path)), target_(behind_links(path_)) {
+  /// it leads to is replaced. The new file has the permissions of the old one, or these without one, less the process's umask.
+  explicit output_file(std::filesystem::path path, mode_t permissions = 0666)
+      : path_(std::move(path)), target_(behind_links(path_)), permissions_(permissions) {
     struct stat status {};
     const bool exists = ::stat(path_.c_str(), &status) == 0;
     if (!exists && errno == ELOOP) throw error(path_.string(), "", writable, reason_of(ELOOP));
@@ -102,7 +103,7 @@ class output_file {
       name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);
       if (::lstat(name.c_str(), &status) != 0) break;
     }
-    file_ = open_file(name, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable, before ? 0600 : 0666);
+    file_ = open_file(name, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable, before ? 0600 : permissions_);
     unfinished_ = std::make_unique<const std::filesystem::path>(std::move(name));
     slot_ = detail::unfinished_files::add(unfinished_->c_str());
     if (!before || take_permissions(file_.get(), *before)) return;
@@ -138,6 +139,7 @@ class output_file {
   }
 
   std::filesystem::path path_, target_;
+  mode_t permissions_;
   std::unique_ptr<const std::filesystem::path> unfinished_;  // null: nothing to rename or remove
   std::atomic<const char*>* slot_ = nullptr;                 // the slot of unfinished_
   file_descriptor file_;

@@ -157,7 +157,7 @@ class byte_reader {
     const std::uint64_t expected = std::exchange(sum_, {}).sum();
     std::uint64_t found;
     fill({reinterpret_cast<char*>(&found), sizeof found}, "checksum");
-    if (found != expected) refuse("checksum", "the one of the bytes before it", "another; the data is damaged");
+    if (found != expected) refuse("checksum", "data as it was written", "damaged data: write it again");
   }
 
   [[noreturn]] void refuse(std::string_view what, const std::string& expected, const std::string& found) const {

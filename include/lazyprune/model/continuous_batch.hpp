@@ -92,12 +92,14 @@ class continuous_batch {
   /// abandoned, and each sequence then runs its part of the step alone. So a sequence whose step fails leaves with its fault, and the
   /// others go on. An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
-    if (paused_ && !paused_->whose->stays()) paused_.reset();
+    drop_stopped();
     prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);
     const std::vector<part> parts = next_parts(prompt_tokens);
     in_one_team(work_.backend(), [&] {
       run(parts);
+      drop_stopped();  // a callback may have stopped it
       if (paused_) resume(prompt_tokens * work_.model().config.layers);
+      drop_stopped();
     });
     std::vector<ended_sequence<Backend>> ended;
     for (auto m = members_.begin(); m != members_.end();) {
@@ -199,6 +201,11 @@ class continuous_batch {
     return seq.session().chunk_layers(phase::prefill) < work_.model().config.layers;
   }
 
+  /// Abandons the paused piece if its sequence was stopped.
+  void drop_stopped() {
+    if (paused_ && !paused_->whose->stays()) paused_.reset();
+  }
+
   void begin_paused(member& m, const sequence_step<Backend>& step) {
     try {
       paused_.emplace(&m, work_, step);
@@ -214,6 +221,7 @@ class continuous_batch {
       if (!paused_->pass.resume(most_rows)) return;
       const bool stopped = paused_->pass.stopped();
       paused_.reset();
+      if (!m.stays()) return;
       if (stopped) return m.leave();
       m.unread = {};
       m.run.begin_after({read_logits(work_, 0, 1), clock::now() - m.added});

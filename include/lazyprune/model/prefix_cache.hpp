@@ -67,7 +67,7 @@ class prefix_cache {
   /// not fit, or if its chunks run no layers.
   void keep(const sequence<Backend>& seq) {
     const layer_id depth = seq.session().chunk_layers(phase::prefill);
-    const std::size_t size = bytes_of(seq);
+    const std::size_t size = seq.bytes();
     if (size > most_bytes_ || depth == 0 || seq.session().queried()) return;
     for (auto at = kept_.begin(); at != kept_.end(); ++at) {
       if (at->depth != depth || at->seq.rope() != seq.rope()) continue;
@@ -92,7 +92,7 @@ class prefix_cache {
     to.text(format);
     to.number<std::uint64_t>(kept_.size());
     for (const entry& each : kept_) {
-      to.number<std::uint64_t>(each.depth);
+      to.number(each.depth);
       each.seq.save(backend, to);
     }
   }
@@ -104,17 +104,17 @@ class prefix_cache {
     std::list<entry> loaded;
     std::size_t bytes = 0;
     for (auto count = from.number<std::uint64_t>("sequences"); count > 0; --count) {
-      const auto depth = from.number<std::uint64_t>("chunk layers");
+      const auto depth = from.number<layer_id>("chunk layers");
       if (depth == 0 || depth > net.config.layers)
         from.refuse("chunk layers", "1 to " + std::to_string(net.config.layers), std::to_string(depth));
       // Sequences that have read only chunks do not depend on their policies, so all get the policy of the dense model.
       sequence<Backend> seq =
           sequence<Backend>::load(backend, net, any_session(dense(), {.layers = static_cast<layer_id>(net.config.layers)}), from);
-      if (seq.session().queried()) from.refuse("sequence", "only chunks", "a step with outputs");
-      const std::size_t size = bytes_of(seq);
+      if (!is_beginning(seq, depth)) from.refuse("sequence", "only chunks through " + std::to_string(depth) + " layers", "other steps");
+      const std::size_t size = seq.bytes();
       if (bytes_ + bytes + size > most_bytes_) break;
       bytes += size;
-      loaded.push_back({std::move(seq), static_cast<layer_id>(depth), size});
+      loaded.push_back({std::move(seq), depth, size});
     }
     kept_.splice(kept_.end(), loaded);
     bytes_ += bytes;
@@ -139,8 +139,12 @@ class prefix_cache {
     }
   }
 
-  static std::size_t bytes_of(const sequence<Backend>& seq) {
-    return seq.kv().bytes() + seq.aux_cache().bytes() + seq.waiting_rows().bytes();
+  /// Whether the sequence has read only chunks through `depth` layers.
+  static bool is_beginning(const sequence<Backend>& seq, layer_id depth) {
+    const frontier_table& tokens = seq.session().tokens();
+    for (position t = 0; t < seq.known(); ++t)
+      if (tokens.frontier(t) > depth || tokens.lost(t) || tokens.stored(t) || tokens.dropped_for_good(t)) return false;
+    return !seq.session().queried();
   }
 
   static std::size_t common_tokens(std::span<const token_id> a, std::span<const token_id> b) {

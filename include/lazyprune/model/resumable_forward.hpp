@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include <lazyprune/model/transformer.hpp>
 
@@ -35,11 +36,12 @@ class resumable_forward {
 
   /// Runs the next layer, and then more layers while they have at most about `most_rows` rows together. Returns whether the step has ended.
   /// Then `stopped` says whether an observer stopped it. If not, `read_logits` can read the logits of its outputs, as after
-  /// `forward`. If this function throws, the step is abandoned. Must not be called after the step has ended or was abandoned.
+  /// `forward`. If this function throws, the step is abandoned, but if an observer throws in `step_ends`, the step is already done. Must
+  /// not be called after the step has ended or was abandoned.
   bool resume(std::size_t most_rows) {
     bool paused = false;
     try {
-      pass_->exchange_rows(rows_);
+      if (std::exchange(paused_, false)) pass_->exchange_rows(rows_);
       in_one_team(work_.backend(), [&] {
         std::size_t rows = 0;
         do {
@@ -49,11 +51,12 @@ class resumable_forward {
         if (!paused) pass_->finish(steps(), false);
       });
     } catch (...) {
-      pass_.reset();  // it has abandoned the step
+      pass_.reset();  // the step has ended
       throw;
     }
     if (paused) {
-      pass_->exchange_rows(rows_);
+      pass_->exchange_rows(rows_);  // the workspace gets other rows until this step goes on
+      paused_ = true;
       return false;
     }
     stopped_ = pass_->stopped();
@@ -71,7 +74,7 @@ class resumable_forward {
   sequence_step<Backend> step_;
   typename Backend::buffer rows_;             // (rows of the next layer, hidden), while the step is paused
   std::optional<transformer<Backend>> pass_;  // null after the step has ended
-  bool stopped_ = false;
+  bool paused_ = false, stopped_ = false;
 };
 
 }  // namespace v0

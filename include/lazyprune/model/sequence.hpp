@@ -63,6 +63,9 @@ class sequence {
   const typename Backend::row_store& aux_cache() const { return stored_; }      // (slots, hidden): the Aux Cache
   const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): waiting rows (core/plan.hpp)
 
+  /// The bytes of the keys and values, the stored and the waiting rows. Forks share memory, but each counts all of its own.
+  std::size_t bytes() const { return kv_.bytes() + stored_.bytes() + waiting_.bytes(); }
+
   /// Raises the expected length of the whole sequence to `tokens` tokens, if it is lower. LongRoPE chooses its frequencies by this length.
   /// Call it before the first token; later calls change nothing. `reserve` and the first step also call it.
   void expect(std::size_t tokens) {

@@ -78,7 +78,7 @@ class transformer {
   }
 
   /// Begins the steps. The caller then calls `next_layer` until it returns false, and `finish`. If one of these functions throws, all steps
-  /// are abandoned.
+  /// are abandoned. But if an observer throws in `step_ends`, the steps are already done.
   void start(batch steps) {
     work_.outputs_ = 0;
     check(steps);
@@ -117,6 +117,7 @@ class transformer {
   /// workspace.
   void finish(batch steps, bool read_logits_of_all) {
     if (stopped_) return abandon();
+    work_.outputs_ = 0;  // other steps may have used the workspace since `start`
     or_abandon([&] {
       for (const sequence_step<Backend>& s : steps) {
         work_.outputs_ += s.outputs;

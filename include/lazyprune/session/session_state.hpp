@@ -13,7 +13,7 @@ inline namespace v0 {
 
 /// The place of a token's hidden state after its last layer.
 enum class hidden_state : std::uint8_t {
-  none,     // the token is not computed at layer 0, or is computed at all layers
+  none,     // no layer has computed the token, or all have, or it was dropped for good
   stored,   // in the Aux Cache
   waiting,  // in the waiting rows
   lost,     // gone

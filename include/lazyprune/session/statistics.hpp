@@ -2,7 +2,9 @@
 // The cost of a sequence so far, counted in rows. One row is one token computed by one layer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 namespace lazyprune {
@@ -16,6 +18,17 @@ struct statistics {
   std::vector<std::size_t> prefill_rows;        // (layers), computed in the prefill steps
   std::vector<std::size_t> prefill_dense_rows;  // (layers), computed by the dense model in the same steps
   friend bool operator==(const statistics&, const statistics&) = default;
+
+  /// The cost since an earlier time of the same sequence.
+  friend statistics operator-(statistics now, const statistics& before) {
+    now.steps -= before.steps;
+    now.rows -= before.rows;
+    now.dense_rows -= before.dense_rows;
+    now.revived -= before.revived;
+    std::ranges::transform(now.prefill_rows, before.prefill_rows, now.prefill_rows.begin(), std::minus());
+    std::ranges::transform(now.prefill_dense_rows, before.prefill_dense_rows, now.prefill_dense_rows.begin(), std::minus());
+    return now;
+  }
 };
 
 }  // namespace v0

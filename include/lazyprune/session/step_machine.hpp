@@ -373,8 +373,10 @@ class step_machine {
       refuse("statistics", "a number for each layer", std::to_string(saved.stats.prefill_rows.size()));
     if (!saved.memory.empty() && saved.memory.size() != count)
       refuse("memory", "no numbers, or one for each of " + std::to_string(count) + " tokens", std::to_string(saved.memory.size()));
-    if (saved.queried_to > count || (saved.queried_to > 0 && !saved.queried && saved.tokens[saved.queried_to - 1].frontier < layers_))
-      refuse("queried tokens", "at most " + std::to_string(count), std::to_string(saved.queried_to));
+    if (saved.queried_to > count) refuse("queried tokens", "at most " + std::to_string(count), std::to_string(saved.queried_to));
+    if (saved.queried_to > 0 && !saved.queried && saved.tokens[saved.queried_to - 1].frontier < layers_)
+      refuse("queried tokens", "adopted ones, with keys at all layers", "token " + std::to_string(saved.queried_to - 1) + " without");
+    const std::size_t chunks_end = chunk_end(saved.queried_to, count);
     for (position t = 0; t < count; ++t) {
       const token_state& token = saved.tokens[t];
       const bool between = token.frontier > 0 && token.frontier < layers_,
@@ -382,6 +384,9 @@ class step_machine {
       if (token.frontier > layers_ || (has_row && !between) || (between && token.hidden == hidden_state::none && !token.dropped_for_good) ||
           (has_row && token.dropped_for_good))
         refuse("token " + std::to_string(t), "a state that a step can leave", "frontier " + std::to_string(token.frontier));
+      if (t >= chunks_end && !token.dropped_for_good && (token.frontier > 0 || token.hidden != hidden_state::none))
+        refuse("token " + std::to_string(t), "no keys yet, because the next step gathers its window",
+               "frontier " + std::to_string(token.frontier));
     }
   }
 

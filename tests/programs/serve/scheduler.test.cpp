@@ -7,11 +7,14 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <fault.hpp>
 
 #include "programs/questions/pocket_prompt.hpp"
 
@@ -19,6 +22,7 @@
 
 using namespace lazyprune;
 using namespace lazyprune::program;
+using lazyprune_test::error_of;
 
 namespace {
 
@@ -37,11 +41,15 @@ class scheduling {
     options.max_new = max_new;
     options.ignore_eos = true;
     return {any_session(lazyprune::lazyllm({{3, 0.5}}), {.layers = pocket_.files.layers()}),
-            std::vector<token_id>(pocket_.tokens.begin(), pocket_.tokens.begin() + static_cast<std::ptrdiff_t>(tokens)),
+            prompt(tokens),
             std::move(options),
             100,
             [&to](const ended_answer& answer) { to.set_value(answer.result.tokens); },
             [&to](std::exception_ptr fault) { to.set_exception(fault); }};
+  }
+
+  std::vector<token_id> prompt(std::size_t tokens) const {
+    return {pocket_.tokens.begin(), pocket_.tokens.begin() + static_cast<std::ptrdiff_t>(tokens)};
   }
 
   std::vector<token_id> alone(std::size_t tokens, std::size_t max_new) {
@@ -54,6 +62,12 @@ class scheduling {
   lazyprune_test::pocket_prompt pocket_;
   std::unique_ptr<scheduler> scheduler_;
 };
+
+std::vector<token_id> all_tokens() {
+  std::vector<token_id> all(2304);
+  std::iota(all.begin(), all.end(), token_id{0});
+  return all;
+}
 
 std::vector<scheduled_answer> one(scheduled_answer answer) {
   std::vector<scheduled_answer> all;
@@ -166,6 +180,73 @@ TEST_CASE("an answer that takes longer than it may fails, whether it waits or ru
   CHECK_THROWS_AS(waits.get_future().get(), deadline_passed);
   CHECK_THROWS_AS(runs.get_future().get(), deadline_passed);
   CHECK(stays.get_future().get() == a.alone(25, 2));
+}
+
+TEST_CASE("a conversation goes on in its kept sequence, or plays its turns again: the tokens are the same") {
+  scheduler_limits forgetful = scheduling::roomy();
+  forgetful.cache_bytes = 0;
+  scheduling keeps, forgets(forgetful);
+  const auto ask = [](scheduling& where, const std::vector<token_id>& prompt, const std::vector<earlier_turn>& turns) {
+    std::promise<ended_answer> ended;
+    std::promise<std::vector<token_id>> failed;
+    scheduled_answer asked = where.make(20, 3, failed);
+    asked.prompt = prompt;
+    asked.conversation = continued_conversation{turns, "stages"};
+    asked.options.eos = all_tokens();  // the first token ends the answer
+    asked.options.ignore_eos = false;
+    asked.ended = [&](const ended_answer& answer) { ended.set_value(answer); };
+    REQUIRE(where.what().add(one(std::move(asked))));
+    return ended.get_future().get();
+  };
+  std::vector<token_id> prompt = keeps.prompt(60);
+  std::vector<earlier_turn> turns;
+  for (int turn = 0; turn < 4; ++turn) {
+    CAPTURE(turn);
+    const ended_answer kept = ask(keeps, prompt, turns), played = ask(forgets, prompt, turns);
+    CHECK(kept.result.tokens == played.result.tokens);
+    CHECK(kept.cached_tokens == (turn == 0 ? 0 : turns.back().answer_end));
+    CHECK(played.cached_tokens == 0);
+    CHECK(kept.result.share_prompt == played.result.share_prompt);
+    CHECK(kept.result.cost.dense_rows == played.result.cost.dense_rows);
+    CHECK((kept.result.cost.rows < played.result.cost.rows) == (turn > 0));
+    // The end token was not read. So the answer here has no token, and the next prompt begins with the end token.
+    turns.push_back({prompt.size(), prompt.size()});
+    const std::vector<token_id> more = keeps.prompt(70 + static_cast<std::size_t>(turn));
+    prompt.push_back(kept.result.tokens.back());
+    prompt.insert(prompt.end(), more.begin() + 60, more.end());
+  }
+  turns.front().answer_end += 1;  // other turns: the kept sequence does not fit
+  CHECK(ask(keeps, prompt, turns).cached_tokens == 0);
+  CHECK(keeps.what().counts().cache_bytes > 0);
+  CHECK(forgets.what().counts().cache_bytes == 0);
+}
+
+TEST_CASE("an answer that is cancelled or late while its earlier turns are played ends, and the others go on") {
+  scheduling a;
+  std::promise<std::vector<token_id>> cancelled, late, stays;
+  const auto long_turns = [&](std::promise<std::vector<token_id>>& to) {
+    scheduled_answer asked = a.make(60, 3, to);
+    for (int i = 0; i < 19; ++i) asked.prompt.insert(asked.prompt.end(), asked.prompt.begin(), asked.prompt.begin() + 60);
+    asked.conversation = continued_conversation{{{20, 1100}}, "stages"};  // 1,080 decode steps
+    return asked;
+  };
+  std::vector<scheduled_answer> all;
+  all.push_back(long_turns(cancelled));
+  all.push_back(long_turns(late));
+  all.back().deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  all.push_back(a.make(30, 4, stays));
+  const auto tickets = a.what().add(std::move(all));
+  REQUIRE(tickets);
+  CHECK(stays.get_future().get() == a.alone(30, 4));
+  a.what().cancel(tickets->front());
+  CHECK_THROWS_AS(late.get_future().get(), deadline_passed);
+  std::promise<std::vector<token_id>> after;
+  REQUIRE(a.what().add(one(a.make(25, 2, after))));
+  CHECK(after.get_future().get() == a.alone(25, 2));
+  a.what().end();
+  CHECK(cancelled.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  CHECK(a.what().counts().bytes == 0);
+  CHECK(error_of([&] { a.what().add(one(a.make(25, 2, after))); }).code == error_code::wrong_order);
 }
 
 TEST_CASE("an answer that cannot be generated fails alone") {
