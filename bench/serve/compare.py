@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Compares `lazyprune serve` with llama-cpp-python's server: answers an hour to questions about documents, with the same GGUF file.
 
-  compare.py MODEL.gguf [--program FILE] [--python FILE] [--document FILE] [--tokens N] [--answer N] [--documents N] [--rounds N] [FLAGS OF serve]
+  compare.py MODEL.gguf [--program FILE] [--python FILE] [--document FILE] [--characters N] [--context N] [--answer N] [--documents N] [--rounds N] [FLAGS OF serve]
 
 --python is a Python with llama-cpp-python and its server (uvicorn fastapi sse-starlette pydantic-settings starlette-context PyYAML);
 default: build/peers/llama_cpp/bin/python. Both servers run all the time, with their caches, on the same processors. A client asks one after another:
-each document has N tokens (default 4,000) and its own beginning, and 1, 2 or 4 questions. An answer has N tokens (default 16), greedy. Prompts are token
-ids, so that both servers read the same. Each round asks both servers, each time in the other order. The table has medians over the rounds.
+each document has N characters (default 16,800, about 4,000 tokens of SmolLM2) and its own beginning, and 1, 2 or 4 questions. An answer has N tokens
+(default 16), greedy. Each round asks both servers, each time in the other order. The table has medians over the rounds. Both servers must count as many
+tokens in a prompt.
 """
 import argparse
 import http.client
@@ -47,8 +48,8 @@ class Server:
         connection = http.client.HTTPConnection(self.address)
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         answer = json.loads(connection.getresponse().read())
-        if "choices" not in answer and "tokens" not in answer:
-            sys.exit(f"error: {answer}")
+        if "choices" not in answer:
+            sys.exit(f"error: {str(answer)[:400]}")
         return answer
 
     def end(self):
@@ -62,13 +63,14 @@ def main():
     parser.add_argument("--program", default="build/examples/lazyprune")
     parser.add_argument("--python", default="build/peers/llama_cpp/bin/python")
     parser.add_argument("--document", type=pathlib.Path, default=pathlib.Path(__file__).parents[2] / "examples/smollm2-prompt.txt")
-    parser.add_argument("--tokens", type=int, default=4000)
+    parser.add_argument("--characters", type=int, default=16800)
+    parser.add_argument("--context", type=int)
     parser.add_argument("--answer", type=int, default=16)
     parser.add_argument("--documents", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     options, flags = parser.parse_known_args()
     threads = str(len(os.sched_getaffinity(0)))
-    context = str(options.tokens + 512)
+    context = str(options.context or options.characters // 3 + 512)
     servers = {
         "lazyprune": Server([options.program, "serve", "-m", options.model, "--port", "0", "-t", threads, "-c", context, *flags]),
         "llama-cpp-python": Server(
@@ -78,29 +80,35 @@ def main():
         ),
     }
     try:
-        ids = servers["lazyprune"].ask("/tokenize", prompt=options.document.read_text())["tokens"]
-        ids = (ids * (options.tokens // len(ids) + 1))[1 : options.tokens]
+        document = options.document.read_text()
+        text = (document * (options.characters // len(document) + 1))[: options.characters]
         unlike = 0
+        tokens = {}
 
-        def seconds(server, questions):
+        def seconds(name, questions):
             nonlocal unlike
             start = time.monotonic()
             for _ in range(options.documents):
                 unlike += 1
-                for question in range(questions):
-                    prompt = [1, 100 + unlike % 400, 500 + unlike // 400, *ids, *range(300 + 32 * question, 332 + 32 * question)]
-                    server.ask("/v1/completions", prompt=prompt, max_tokens=options.answer, temperature=0)
+                for question in ("first", "second", "third", "fourth")[:questions]:
+                    prompt = f"Text {unlike}: {text}\n\nQuestion: what is the {question} city named in this text, and who lives there?\nAnswer:"
+                    answer = servers[name].ask("/v1/completions", prompt=prompt, max_tokens=options.answer, temperature=0)
+                    tokens[name] = answer["usage"]["prompt_tokens"]
             return time.monotonic() - start
 
-        for server in servers.values():
-            seconds(server, 1)  # to warm up
+        for name in servers:
+            unlike = 0
+            seconds(name, 1)  # to warm up
+        if len(set(tokens.values())) > 1:
+            sys.exit(f"error: the servers count other tokens in the same prompt: {tokens}")
+        print(f"prompts of {tokens['lazyprune']} tokens, answers of {options.answer}\n")
         print("| questions a document | " + " | ".join(f"{name}, answers an hour" for name in servers) + " | ratio |")
         print("|---:|" + "---:|" * (len(servers) + 1))
         for questions in (1, 2, 4):
             taken = {name: [] for name in servers}
             for turn in range(options.rounds):
                 for name in list(servers)[:: 1 if turn % 2 == 0 else -1]:
-                    taken[name].append(seconds(servers[name], questions))
+                    taken[name].append(seconds(name, questions))
             rates = [3600 * options.documents * questions / statistics.median(each) for each in taken.values()]
             print(f"| {questions} | " + " | ".join(f"{rate:,.0f}" for rate in rates) + f" | {rates[0] / rates[1]:.2f}x |", flush=True)
     finally:
