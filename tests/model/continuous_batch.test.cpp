@@ -244,6 +244,64 @@ TEST_CASE("a callback can stop a sequence whose last piece is between two layers
   CHECK(b.ended.size() == 2);
 }
 
+TEST_CASE_TEMPLATE("alternatives share the reading of their prompt, and have the tokens and rows that they have alone", Backend,
+                   reference<double>, cpu) {
+  const auto asked = [](std::uint64_t seed) {
+    sequence_asked one{any_session(lazyllm({{2, 0.6}}), {.layers = 4}), lazyprune_test::some_tokens(40)};
+    one.options.max_new = 6;
+    one.options.sampler = {.temperature = 1.5, .seed = seed};
+    return one;
+  };
+  for (const std::size_t prompt_tokens : {8u, 512u}) {  // with a last piece in parts, and in one step
+    CAPTURE(prompt_tokens);
+    batch_bench<Backend> b;
+    const auto add_alternative = [&](std::size_t to, std::uint64_t seed) {
+      sequence_asked one = asked(seed);
+      return b.batch.add_alternative(to, sequence<Backend>(b.net, std::move(one.session)), std::move(one.prompt), std::move(one.options));
+    };
+    const std::size_t first = b.add(asked(1)), second = add_alternative(first, 2), third = add_alternative(second, 3);
+    CHECK(b.batch.unread() == 40);
+    b.step(prompt_tokens);
+    const std::size_t late = add_alternative(first, 4);  // waits, or reads the prompt itself if `first` has read it
+    b.to_the_end(prompt_tokens);
+    CHECK(b.ended.at(first).shared == statistics{});
+    for (const auto& each : {std::pair(first, 1u), std::pair(second, 2u), std::pair(third, 3u), std::pair(late, 4u)}) {
+      CAPTURE(each.second);
+      const generation alone = b.alone(asked(each.second));
+      const ended_sequence<Backend>& got = b.ended.at(each.first);
+      CHECK(got.fault == nullptr);
+      CHECK(got.result.tokens == alone.tokens);
+      CHECK(got.result.cost.rows == alone.cost.rows);
+      CHECK(got.result.share_prompt == alone.share_prompt);
+    }
+    const std::size_t prompt_rows = b.ended.at(second).shared.rows;
+    CHECK(prompt_rows > 0);
+    CHECK(b.ended.at(third).shared.rows == prompt_rows);
+    CHECK(b.ended.at(late).shared.rows == (prompt_tokens == 8 ? prompt_rows : 0));
+  }
+}
+
+TEST_CASE("if the sequence that reads the prompt of alternatives is stopped or fails, they read it themselves") {
+  for (const bool fails : {false, true}) {
+    CAPTURE(fails);
+    batch_bench<reference<double>> b;
+    fails_at fault(35);
+    sequence_asked first = asks(lazyprune_test::some_tokens(40), 3);
+    first.prompt[30] = 35;
+    const sequence_asked same = {asks({}, 3).session.clone(), first.prompt, asks({}, 3).options};
+    if (fails) first.options.observer = &fault;
+    const std::size_t reads = b.add(std::move(first));
+    const std::size_t waits = b.batch.add_alternative(reads, {b.net, same.session.clone()}, same.prompt, same.options);
+    b.step(8);
+    if (!fails) b.batch.stop(reads);
+    b.to_the_end(8);
+    CHECK(b.ended.at(reads).result.tokens.empty());
+    CHECK((b.ended.at(reads).fault != nullptr) == fails);
+    CHECK(b.ended.at(waits).result.tokens == b.alone({same.session.clone(), same.prompt, same.options}).tokens);
+    CHECK(b.ended.at(waits).shared.rows == 0);
+  }
+}
+
 TEST_CASE("a sequence can be stopped while its prompt is read, or while it generates") {
   batch_bench<reference<double>> b;
   const std::size_t reads = b.add(asks(lazyprune_test::some_tokens(30), 5)), stays = b.add(asks({1, 2, 3, 4}, 5));

@@ -100,6 +100,7 @@ class serving {
 
   int run() {
     http_options http = flags_.http;
+    http.all_body_bytes = std::max(http.all_body_bytes, 2 * http.body_bytes);
     http.allows = [this](std::string_view path, std::string_view authorization) {
       return path == "/" || path == "/health" || keys_.allow(authorization);
     };
@@ -332,6 +333,7 @@ class serving {
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
       if (flags_.deadline.count() > 0) choices.back().deadline = deadline;
       choices.back().conversation = conversation;
+      choices.back().alternative = i > 0;
     }
     const auto tickets = scheduler_->add(std::move(choices));
     if (!tickets)

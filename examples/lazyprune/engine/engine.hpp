@@ -94,7 +94,8 @@ class conversation {
 /// An answer that an answer_batch has ended.
 struct ended_answer {
   std::size_t number;         // what `add` returned
-  generation result;          // its cost leaves out the cached tokens' rows, but `dense_rows` and `share_prompt` cover the whole prompt
+  generation result;          // its cost leaves out the rows of cached tokens and those that another answer has paid, but `dense_rows` and
+                              // `share_prompt` cover the whole prompt
   std::size_t cached_tokens;  // tokens of the prompt that came from an earlier one: their rows in the layers before the first pruning, or
                               // all rows of the conversation's own sequence
   std::exception_ptr fault;   // set if a step of this answer or one of its callbacks threw
@@ -125,6 +126,10 @@ class answer_batch {
   /// Otherwise the earlier turns are played again in the new sequence, with their answers as they are. So the answer is the same.
   virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options,
                           const continued_conversation& conversation) = 0;
+  /// Like `add`, for another answer to the prompt of answer `number`, under the same policy. It shares the reading of the prompt if
+  /// `number` has not read it yet (lazyprune::continuous_batch::add_alternative).
+  virtual std::size_t add_alternative(std::size_t number, any_session session, std::vector<token_id> prompt,
+                                      generation_options options) = 0;
   /// Ends an answer at the next step, with the reason `stop`.
   virtual void stop(std::size_t number) = 0;
   /// The answers whose prompts were read.

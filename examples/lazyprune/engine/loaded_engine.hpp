@@ -136,9 +136,12 @@ class growing_batch final : public answer_batch {
     answer.played = conversation.turns.size();
     return add(kept->seq.fork(), std::move(answer));
   }
+  std::size_t add_alternative(std::size_t number, any_session session, std::vector<token_id> prompt, generation_options options) override {
+    sequence<Backend> seq = begin(std::move(session), prompt, options);
+    return add(std::move(seq), {std::move(prompt), std::move(options)}, place_of(number));
+  }
   void stop(std::size_t number) override {
-    for (const auto& [in_batch, answer] : answers_)
-      if (answer.number == number) batch_.stop(in_batch);
+    if (const auto in_batch = place_of(number)) batch_.stop(*in_batch);
   }
   std::size_t generating() const override { return batch_.generating(); }
   std::size_t unread() const override { return batch_.unread(); }
@@ -211,15 +214,22 @@ class growing_batch final : public answer_batch {
     return std::max(options.expected, prompt.size() + options.max_new);
   }
 
-  std::size_t add(sequence<Backend> seq, answer_in_batch answer) {
+  /// The batch's number of an answer; nullopt if it has ended.
+  std::optional<std::size_t> place_of(std::size_t number) const {
+    const auto at = std::ranges::find_if(answers_, [&](const auto& each) { return each.second.number == number; });
+    return at == answers_.end() ? std::nullopt : std::optional(at->first);
+  }
+
+  /// `reader`: the batch's number of an answer to the same prompt.
+  std::size_t add(sequence<Backend> seq, answer_in_batch answer, std::optional<std::size_t> reader = {}) {
     answer.number = next_++;
     answer.cached = seq.known();
     answer.cost = seq.session().stats();
-    return play(std::move(seq), std::move(answer));
+    return play(std::move(seq), std::move(answer), reader);
   }
 
   /// Adds the next turn to the batch: an earlier one with its answer as it is, or the last. Returns the answer's number.
-  std::size_t play(sequence<Backend> seq, answer_in_batch answer) {
+  std::size_t play(sequence<Backend> seq, answer_in_batch answer, std::optional<std::size_t> reader = {}) {
     const bool last = !answer.conversation || answer.played == answer.conversation->turns.size();
     std::span<const token_id> prompt = answer.prompt;
     generation_options options;
@@ -238,7 +248,9 @@ class growing_batch final : public answer_batch {
     std::map<std::size_t, answer_in_batch> made;
     made.emplace(0, std::move(answer));
     auto node = made.extract(made.begin());  // so that nothing can fail after batch_.add
-    node.key() = batch_.add(std::move(seq), {prompt.begin(), prompt.end()}, std::move(options));
+    std::vector<token_id> unread(prompt.begin(), prompt.end());
+    node.key() = reader ? batch_.add_alternative(*reader, std::move(seq), std::move(unread), std::move(options))
+                        : batch_.add(std::move(seq), std::move(unread), std::move(options));
     return answers_.insert(std::move(node)).position->second.number;
   }
 
@@ -250,6 +262,11 @@ class growing_batch final : public answer_batch {
       result.tokens.clear();  // it has ended in an earlier turn
     const layer_id layers = each.seq.session().layers();
     result.cost = result.cost - answer.cost;
+    if (each.shared.rows > 0) {
+      const std::size_t dense_rows = result.cost.dense_rows;
+      result.cost = result.cost - each.shared;
+      result.cost.dense_rows = dense_rows;
+    }
     result.cost.dense_rows += answer.cached * layers;
     if (each.seq.known() > answer.cached)
       result.share_prompt = share_computed(each.seq.session().tokens(), 0, answer.prompt.size(), layers);

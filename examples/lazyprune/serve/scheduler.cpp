@@ -161,11 +161,20 @@ std::vector<scheduler::waiting_answer> scheduler::admit() {
   return admitted;
 }
 
+/// An alternative that starts at once shares the reading of its prompt with the answer before it, whose ticket is one less.
+std::size_t scheduler::add_to_batch(waiting_answer& next) {
+  scheduled_answer& what = next.what;
+  if (what.conversation) return batch_->add(std::move(what.session), what.prompt, what.options, *what.conversation);
+  if (what.alternative)
+    for (const auto& [number, answer] : running_)
+      if (answer.number + 1 == next.number) return batch_->add_alternative(number, std::move(what.session), what.prompt, what.options);
+  return batch_->add(std::move(what.session), what.prompt, what.options);
+}
+
 void scheduler::start(waiting_answer& next) {
   scheduled_answer& what = next.what;
   try {
-    const std::size_t number = what.conversation ? batch_->add(std::move(what.session), what.prompt, what.options, *what.conversation)
-                                                 : batch_->add(std::move(what.session), what.prompt, what.options);
+    const std::size_t number = add_to_batch(next);
     running_.emplace(number, running_answer{next.number, std::move(what)});
   } catch (...) {
     {

@@ -40,6 +40,7 @@ struct scheduled_answer {
   std::function<void(std::exception_ptr)> failed;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::optional<continued_conversation> conversation{};  // set if the answer goes on in the sequence of the conversation
+  bool alternative = false;  // whether its prompt and policy are those of the answer before it in `add`, so that they share the reading
 };
 
 struct scheduler_limits {
@@ -98,6 +99,7 @@ class scheduler {
   void work();
   std::vector<waiting_answer> admit();
   std::vector<waiting_answer> take_late();
+  std::size_t add_to_batch(waiting_answer& next);
   void start(waiting_answer& next);
   void step();
   void fail_all(std::exception_ptr fault);

@@ -25,6 +25,7 @@ struct ended_sequence {
   std::size_t number;  // what `add` returned
   generation result;
   sequence<Backend> seq;
+  statistics shared;         // the part of the result's cost that another sequence in the batch has paid; see `add_alternative`
   std::exception_ptr fault;  // what ended the sequence, if its own step or one of its callbacks threw; otherwise null
 };
 
@@ -64,6 +65,17 @@ class continuous_batch {
     return next_++;
   }
 
+  /// Like `add`, for another answer to the prompt of the sequence with this number. `seq` is like that sequence was when it was added. If
+  /// that sequence has not read its prompt yet, this one waits for it, and then is a fork of it. Otherwise it reads the prompt itself. It
+  /// also does so if that sequence leaves before.
+  std::size_t add_alternative(std::size_t number, sequence<Backend> seq, std::vector<token_id> prompt, generation_options options) {
+    const std::size_t added = add(std::move(seq), std::move(prompt), std::move(options));
+    const auto reader = std::ranges::find(members_, number, &member::number);
+    if (reader != members_.end() && !reader->unread.empty() && !members_.back().unread.empty())
+      members_.back().reader = reader->reader ? reader->reader : &*reader;
+    return added;
+  }
+
   /// Makes a sequence leave at the next `step`, which computes nothing more for it. Its result has the reason `stop`. Does nothing if the
   /// sequence has left.
   void stop(std::size_t number) {
@@ -77,7 +89,8 @@ class continuous_batch {
   /// The number of prompt tokens that steps have still to read.
   std::size_t unread() const {
     std::size_t tokens = 0;
-    for (const member& m : members_) tokens += m.unread.size();
+    for (const member& m : members_)
+      if (m.reads()) tokens += m.unread.size();
     return tokens;
   }
 
@@ -107,7 +120,9 @@ class continuous_batch {
         ++m;
         continue;
       }
-      ended.push_back({m->number, m->run.result(), std::move(m->seq), m->fault});
+      for (member& other : members_)
+        if (other.reader == &*m) other.reader = nullptr;
+      ended.push_back({m->number, m->run.result(), std::move(m->seq), std::move(m->shared), m->fault});
       m = members_.erase(m);
     }
     return ended;
@@ -127,7 +142,9 @@ class continuous_batch {
     std::optional<step_observers> in_prompt{};
     std::span<const token_id> unread{};  // the end of the prompt; empty after the prompt was read
     typename clock::time_point added = clock::now();
-    std::size_t before;  // the tokens of earlier turns
+    std::size_t before;        // the tokens of earlier turns
+    member* reader = nullptr;  // the sequence that reads this one's prompt
+    statistics shared{};       // of ended_sequence
     std::exception_ptr fault{};
 
     member(workspace<Backend>& work, std::size_t n, sequence<Backend> s, std::vector<token_id> p, generation_options o)
@@ -154,6 +171,7 @@ class continuous_batch {
 
     bool stays() const { return run.goes_on(); }
     bool generates() const { return stays() && unread.empty(); }
+    bool reads() const { return stays() && !unread.empty() && !reader; }
   };
 
   /// One sequence's part of a step.
@@ -178,7 +196,7 @@ class continuous_batch {
     for (member& m : members_) {
       if (m.generates()) {
         parts.push_back({&m, m.run.next(), m.seq.known()});
-      } else if (m.stays()) {
+      } else if (m.reads()) {
         if (prompt_tokens < least_prompt_tokens) continue;  // this prompt waits for those before it
         const std::size_t count = piece_of(m.unread.size(), prompt_tokens);
         const bool last = count == m.unread.size();
@@ -199,6 +217,25 @@ class continuous_batch {
   /// Whether a step with outputs may run more rows than its new tokens: rows that chunks left, or revived ones.
   bool runs_earlier_rows(const sequence<Backend>& seq) const {
     return seq.session().chunk_layers(phase::prefill) < work_.model().config.layers;
+  }
+
+  /// Chooses the first token of a sequence that has read its prompt, and of those that have waited for it.
+  void begin_after_prompt(member& m, scalars logits) {
+    for (member& other : members_) {
+      if (other.reader != &m) continue;
+      other.reader = nullptr;
+      if (!other.stays()) continue;
+      try {
+        const statistics own = other.seq.session().stats();
+        other.seq = m.seq.fork();
+        other.shared = m.seq.session().stats() - own;
+        other.unread = {};
+        other.run.begin_after({logits, clock::now() - other.added});
+      } catch (...) {
+        other.fail();
+      }
+    }
+    m.run.begin_after({logits, clock::now() - m.added});
   }
 
   /// Abandons the paused piece if its sequence was stopped.
@@ -224,7 +261,7 @@ class continuous_batch {
       if (!m.stays()) return;
       if (stopped) return m.leave();
       m.unread = {};
-      m.run.begin_after({read_logits(work_, 0, 1), clock::now() - m.added});
+      begin_after_prompt(m, read_logits(work_, 0, 1));
     } catch (...) {
       paused_.reset();
       m.fail();
@@ -274,7 +311,7 @@ class continuous_batch {
           m.run.take(own, clock::now() - start);
         } else {
           m.unread = m.unread.subspan(p.step.tokens.size());
-          if (m.unread.empty()) m.run.begin_after({own, clock::now() - m.added});
+          if (m.unread.empty()) begin_after_prompt(m, own);
         }
       } catch (...) {
         m.fail();

@@ -58,6 +58,15 @@ class scheduling {
     return pocket_.model->generate(std::move(same.session), same.prompt, same.options).tokens;
   }
 
+  /// The tokens of a sampled answer.
+  std::vector<token_id> alone(const std::vector<token_id>& asked, std::size_t max_new, std::uint64_t seed) {
+    std::promise<std::vector<token_id>> unused;
+    scheduled_answer same = make(20, max_new, unused);
+    same.prompt = asked;
+    same.options.sampler = {.temperature = 1, .seed = seed};
+    return pocket_.model->generate(std::move(same.session), same.prompt, same.options).tokens;
+  }
+
  private:
   lazyprune_test::pocket_prompt pocket_;
   std::unique_ptr<scheduler> scheduler_;
@@ -92,6 +101,31 @@ TEST_CASE("answers that are scheduled together are the same as alone") {
   CHECK(now.prompt_tokens == 6 * 40 + 150);
   CHECK(now.rows > 0);
   CHECK(now.rows < now.dense_rows);
+}
+
+TEST_CASE("alternatives that start together read their prompt once") {
+  scheduling a;
+  std::vector<std::promise<ended_answer>> ends(4);
+  std::promise<std::vector<token_id>> unused;
+  std::vector<scheduled_answer> all;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    all.push_back(a.make(60, 3, unused));
+    for (int k = 0; k < 9; ++k)
+      all.back().prompt.insert(all.back().prompt.end(), all.back().prompt.begin(), all.back().prompt.begin() + 60);
+    all.back().options.sampler = {.temperature = 1, .seed = i};
+    all.back().ended = [&ends, i](const ended_answer& answer) { ends[i].set_value(answer); };
+    all.back().alternative = i > 0;
+  }
+  const std::vector<token_id> prompt = all.front().prompt;
+  REQUIRE(a.what().add(std::move(all)));
+  std::size_t first_rows = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    CAPTURE(i);
+    const ended_answer got = ends[i].get_future().get();
+    if (i == 0) first_rows = got.result.cost.rows;
+    CHECK((i == 0 || got.result.cost.rows * 5 < first_rows));  // its own decode steps revive tokens
+    CHECK(got.result.tokens == a.alone(prompt, 3, i));
+  }
 }
 
 TEST_CASE("answers beyond the queue are refused together, and those that need too much memory are an error") {
