@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Compares `lazyprune serve` with llama-cpp-python's server: answers an hour to questions about documents, with the same GGUF file.
 
-  compare.py MODEL.gguf [--program FILE] [--python FILE] [--document FILE] [--characters N] [--context N] [--answer N] [--documents N] [--rounds N] [FLAGS OF serve]
+  compare.py MODEL.gguf [--program FILE] [--python FILE] [--document FILE] [--characters N] [--context N] [--answer N] [--documents N]
+             [--rounds N] [FLAGS OF serve]
 
 --python is a Python with llama-cpp-python and its server (uvicorn fastapi sse-starlette pydantic-settings starlette-context PyYAML);
-default: build/peers/llama_cpp/bin/python. Both servers run all the time, with their caches, on the same processors. A client asks one after another:
-each document has N characters (default 16,800, about 4,000 tokens of SmolLM2) and its own beginning, and 1, 2 or 4 questions. An answer has N tokens
-(default 16), greedy. Each round asks both servers, each time in the other order. The table has medians over the rounds. Both servers must count as many
-tokens in a prompt.
+default: build/peers/llama_cpp/bin/python. Both servers run all the time, with their caches, on the same processors. One client asks one question at a
+time. Each document has --characters characters (default 16,800, about 4,000 tokens of SmolLM2) and its own beginning. It gets 1, 2 or 4 questions. An
+answer has --answer tokens (default 16), chosen greedily. Each round asks both servers. Their order changes from round to round. The table has medians
+over the rounds. Both servers must count the same number of tokens in a prompt.
 """
 import argparse
 import http.client
@@ -100,9 +101,9 @@ def main():
             unlike = 0
             seconds(name, 1)  # to warm up
         if len(set(tokens.values())) > 1:
-            sys.exit(f"error: the servers count other tokens in the same prompt: {tokens}")
+            sys.exit(f"error: the servers count different numbers of tokens in the same prompt: {tokens}")
         print(f"prompts of {tokens['lazyprune']} tokens, answers of {options.answer}\n")
-        print("| questions a document | " + " | ".join(f"{name}, answers an hour" for name in servers) + " | ratio |")
+        print("| questions per document | " + " | ".join(f"{name}, answers an hour" for name in servers) + " | ratio |")
         print("|---:|" + "---:|" * (len(servers) + 1))
         for questions in (1, 2, 4):
             taken = {name: [] for name in servers}

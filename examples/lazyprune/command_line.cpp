@@ -760,7 +760,7 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
           "MiB for beginnings of prompts, which later prompts need not read again; 0: none (default: a quarter of the free memory)")
       ->type_name("N");
   add_text(command, "--cache-file", flags->cache_file,
-           "A file that keeps these beginnings from one run of the server to the next; written when the server ends")
+           "A file that keeps the beginnings of prompts for the next run of the server; written when the server ends")
       ->type_name("FILE");
   add_number(command, "--queue", flags->queue, number_range<std::size_t>{1, 1u << 20},
              "Answers that may wait; further requests get status 429 (default: 64)")
@@ -796,8 +796,8 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   command
       .add_option_function<std::string>(
           "--document-roles", [flags](const std::string& text) { flags->documents = document_roles::parse(text); },
-          "Prune only the texts of these roles. user: the last user's message; tool, assistant: the messages after it; system: all system "
-          "messages (default: user,tool)")
+          "Prune only the texts of these roles. user: the last user's message; tool, assistant: their messages after it; system: all "
+          "system messages (default: user,tool)")
       ->type_name("ROLE,ROLE")
       ->group(chat_group);
   command.footer(

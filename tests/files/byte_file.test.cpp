@@ -14,7 +14,7 @@
 using namespace lazyprune;
 using lazyprune_test::error_of;
 
-TEST_CASE("a file gives back what was written, names itself in errors, and stays as it was if a writer throws") {
+TEST_CASE("a file gives back what was written, is named in errors, and stays as it was if a writer throws") {
   const lazyprune_test::temporary_folder folder;
   const std::filesystem::path path = folder / "saved";
   std::vector<double> numbers(100000);

@@ -153,7 +153,7 @@ TEST_CASE("a step reads no more prompt tokens than asked for, and prompts are re
   CHECK(unread == std::vector<std::size_t>{26, 18, 9, 0, 0});
 }
 
-TEST_CASE("others generate between the layers of a long prompt's last piece, and the next prompt waits for it") {
+TEST_CASE("other sequences generate between the layers of a long prompt's last piece, and the next prompt waits for it") {
   struct watches final : step_observer {
     std::vector<std::size_t>& log;
     std::size_t name;
@@ -179,7 +179,7 @@ TEST_CASE("others generate between the layers of a long prompt's last piece, and
   const std::size_t second = b.add(std::move(two)), third = b.add(std::move(three));
   for (int i = 0; i < 4; ++i) b.step(8);  // chunks of 8 tokens through two layers; the last piece of 8 comes next
   log.clear();
-  // A part has about 8 * 4 rows: two layers of 8 rows and one of 40, then one of 24.
+  // A step runs about 8 * 4 rows of the last piece: two layers of 8 rows and one of 40, and the next step one of 24.
   for (int i = 0; i < 3; ++i) b.step(8);
   const std::vector<std::size_t> parts{10, 11, 12, 13, 20, 21, 22, 10, 11, 12, 13, 23},
       batch{10, 20, 30, 11, 21, 31, 12, 22, 32, 13, 23, 33};
@@ -192,7 +192,7 @@ TEST_CASE("others generate between the layers of a long prompt's last piece, and
   CHECK(b.ended.at(third).result.tokens == b.alone(asks({5, 6, 7}, 2)).tokens);
 }
 
-TEST_CASE("a sequence whose last piece is between two layers can be stopped, stop itself, or fail, and the others go on") {
+TEST_CASE("a sequence whose last piece is paused between layers can be stopped, stop itself, or fail, and the others go on") {
   struct ends final : step_observer {
     bool stop = false, fail = false;
     bool stops() override { return stop; }
@@ -225,7 +225,7 @@ TEST_CASE("a sequence whose last piece is between two layers can be stopped, sto
   }
 }
 
-TEST_CASE("a callback can stop a sequence whose last piece is between two layers") {
+TEST_CASE("a callback can stop a sequence whose last piece is paused between layers") {
   batch_bench<reference<double>> b;
   std::size_t paused = 0, tokens = 0;
   sequence_asked talks = asks({1, 2, 3, 4}, 12);

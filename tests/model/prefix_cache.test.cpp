@@ -39,7 +39,7 @@ struct cache_bench {
 
   explicit cache_bench(std::size_t bytes = unbounded, std::size_t question_tokens = 0) : limit(bytes), question(question_tokens) {}
 
-  /// Replaces the cache by one that loads what it has saved.
+  /// Saves the cache, and replaces it by one that loads the saved bytes.
   void begin_again() {
     std::string bytes;
     byte_writer to = lazyprune_test::writer_to(bytes);
@@ -78,8 +78,8 @@ std::vector<token_id> joined(std::vector<token_id> a, const std::vector<token_id
 stages from_layer(layer_id first) { return {{first, 0.5}}; }
 
 /// Random conversations: each prompt goes on from an earlier one, from its middle or from nothing, under a random policy. The answers with
-/// the cache must be those of empty sequences, bit for bit. Prompts come in a continuous batch, which fills the cache. Now and then
-/// the cache is saved and loaded.
+/// the cache must be those of empty sequences, bit for bit. Prompts come in a continuous batch, which fills the cache. After every tenth
+/// turn, the cache is saved and loaded.
 template <tensor_backend Backend>
 void walk(std::uint64_t seed, std::size_t bytes) {
   cache_bench<Backend> b(bytes, 4);
@@ -219,7 +219,7 @@ TEST_CASE("answers do not depend on what the cache holds") {
   }
 }
 
-TEST_CASE("a cache loads what fits, and nothing from damaged bytes or a sequence that is no beginning") {
+TEST_CASE("a cache loads the sequences that fit, and nothing from damaged bytes or with a sequence that has read more than chunks") {
   cache_bench<cpu> b;
   b.cache.keep(b.read(some_tokens(30), lazyllm(from_layer(2))));
   b.cache.keep(b.read({7, 7, 7, 7, 7, 7}, dense()));

@@ -81,14 +81,14 @@ struct paused_bench {
 
 }  // namespace
 
-TEST_CASE("a forward in parts gives the bits of a whole one, while other sequences use the workspace") {
+TEST_CASE("a forward pass in parts has the bits of a whole one, while other sequences use the workspace") {
   for (const std::size_t most_rows : {0u, 30u, 1000u}) {
     paused_bench<reference<double>>().check(most_rows);
     paused_bench<cpu>().check(most_rows);
   }
 }
 
-TEST_CASE("a sequence forgets a step in parts that is stopped, throws, or is given up") {
+TEST_CASE("a sequence forgets a step in parts if it is stopped, throws, or is given up") {
   paused_bench<reference<double>> b;
   const std::vector<token_id> chunk = some_tokens(12), rest{3, 1, 4};
   sequence<reference<double>> seq = b.made(chunk), alone = b.made(chunk);  // `alone` has whole steps that end at the same layers
@@ -118,7 +118,7 @@ TEST_CASE("a sequence forgets a step in parts that is stopped, throws, or is giv
   CHECK(b.copied(forward(b.work, seq, rest, phase::prefill)) == expected);
 }
 
-TEST_CASE("the logits of a step in parts are its own, although another step has read more of them in between") {
+TEST_CASE("a step in parts has its own logits, although another step has read more logits in between") {
   struct reads final : step_observer {
     std::vector<double> seen{};
     bool wants_logits() const override { return true; }

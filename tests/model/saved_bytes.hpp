@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Streams of bytes in memory, for tests of what is saved and loaded.
+// Streams of bytes in memory, for tests that save and load.
 #pragma once
 
 #include <lazyprune/model/byte_stream.hpp>

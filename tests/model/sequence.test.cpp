@@ -842,7 +842,7 @@ TEST_CASE("for every policy, a loaded sequence goes on with the bits of the save
 
 namespace {
 
-/// The bytes with the checksum that belongs to them.
+/// Returns the bytes with their checksum corrected.
 std::string resealed(std::string bytes) {
   bytes.resize(bytes.size() - sizeof(std::uint64_t));
   detail::byte_checksum sum;
@@ -853,7 +853,7 @@ std::string resealed(std::string bytes) {
 
 }  // namespace
 
-TEST_CASE("bytes that somebody has changed with their checksum are refused, or give a sequence that works") {
+TEST_CASE("changed bytes with a correct checksum are refused, or give a sequence that works") {
   cpu backend{execution{}};
   const model<cpu> net = tiny_model(backend, tiny_config());
   workspace<cpu> work(net, backend);

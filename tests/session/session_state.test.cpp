@@ -42,7 +42,7 @@ std::vector<std::vector<position>> run(any_session& s, const step_request& reque
 
 }  // namespace
 
-TEST_CASE("a session that is restored goes on as the saved one, after a chunk, a prompt and a decode step") {
+TEST_CASE("a restored session goes on as the saved one, after a chunk, a prompt and a decode step") {
   any_session s = made();
   for (const step_request& request :
        {step_request{.tokens = 9, .outputs = 0}, step_request{.tokens = 4}, step_request{.tokens = 1, .phase = phase::decode}}) {

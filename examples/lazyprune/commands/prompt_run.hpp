@@ -56,14 +56,15 @@ class prompt_run {
   const named_policy& dense() const { return dense_; }
   any_session new_session(const named_policy& policy) const;
 
-  /// Returns the ids of --ids if the flag is given. Otherwise encodes the text, in the chat template if the run uses one. Throws `error` if
-  /// the model has no tokenizer or the template refuses the chat.
+  /// Returns the ids of --ids if the flag is given. Otherwise encodes the text, in the chat template if the run uses one. Without a
+  /// template, `kept` is empty. Throws `error` if the model has no tokenizer or the template refuses the chat.
   chat_prompt prompt(const std::string& text) const;
 
   /// The chat as the model's template writes it. The run must use a template. Throws `error` if the template refuses the chat.
   rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
 
-  /// In a run with a template, never prunes these positions, nor the last tokens (policy_for_prompt). The next sessions are made so.
+  /// Sessions that are made after this call never prune these positions, nor the last tokens (policy_for_prompt). Does nothing if the run
+  /// uses no template.
   void keep(const position_spans& kept);
 
   /// Throws `error` if the prompt is empty or does not fit into the context. `which` names the prompt, if there are several.

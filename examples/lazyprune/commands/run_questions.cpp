@@ -44,8 +44,8 @@ std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
   return shared;
 }
 
-/// The spans' positions before `end`. All prompts begin with the same tokens, so these positions suit each prompt. What the template writes
-/// after a question is never pruned only if it is among the last tokens (--keep-last).
+/// The spans' positions before `end`. All prompts have the same tokens there, so these positions suit each prompt. The template's tokens
+/// after a question are kept only if they are among the last tokens (--keep-last).
 position_spans those_before(const position_spans& spans, std::size_t end) {
   std::vector<position_span> all;
   for (const position_span& each : spans.list())

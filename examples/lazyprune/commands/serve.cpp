@@ -143,11 +143,11 @@ class serving {
     if (flags_.cache_file.empty() || !std::filesystem::exists(flags_.cache_file)) return;
     if (!scheduler_->batch().load_cache(flags_.cache_file, identity()))
       std::cerr << flags_.cache_file
-                << ": its prompts were read by another model or in another way, so they are not used, and are replaced "
-                << "when the server ends" << std::endl;
+                << ": computed by another version, model or setting of the program, so the server does not use it, and replaces it "
+                << "when it ends" << std::endl;
   }
 
-  /// Names all that the rows of a prompt depend on: the model's files, and how this program computes.
+  /// Names everything that the rows of a prompt depend on: the model's files, and how this program computes.
   std::string identity() const {
     std::string text = std::string(LAZYPRUNE_VERSION_STRING) + ' ' + model_.fingerprint() + ' ' + flags_.backend.backend + ' ' +
                        std::string(isa_of(flags_.backend)) + ' ' + flags_.backend.dtype + ' ' + flags_.backend.kv +
@@ -267,7 +267,7 @@ class serving {
     return request;
   }
 
-  /// Returns the policy of a request with these positions, which are never pruned.
+  /// Returns the policy of a request. It never prunes the positions in `kept`.
   static policy_spec with_defaults(policy_spec spec, const position_spans& kept) {
     if (spec.preset != dense_policy && !spec.least_tokens) spec.least_tokens = least_pruned;
     return policy_for_prompt(std::move(spec), kept);
@@ -278,8 +278,8 @@ class serving {
     return with_defaults(spec, kept);
   }
 
-  /// The earlier turns of a chat whose sequence goes on. Sets prompt.kept to the positions that the first turn never prunes, because a
-  /// session's kept positions cannot change.
+  /// Returns the earlier turns of a chat whose sequence goes on. If there are any, sets prompt.kept to the kept positions of the first
+  /// turn, because a session's kept positions cannot change.
   std::vector<earlier_turn> turns_of(const completion_request& asked, chat_prompt& prompt) const {
     const chat_request chat = chat_of(asked.messages, asked.tools);
     if (!has_answers(chat)) return {};

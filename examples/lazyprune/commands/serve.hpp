@@ -35,7 +35,7 @@ struct serve_flags {
   std::chrono::seconds drain{30};
   std::chrono::seconds deadline{0};              // from a request to the end of its answer; 0: none
   std::optional<std::size_t> cache_mebibytes{};  // for beginnings of prompts; none: a quarter of the free memory
-  std::string cache_file{};                      // keeps the beginnings from one run to the next; empty: none does
+  std::string cache_file{};                      // keeps the beginnings for the next run; empty: no file does
   bool force_memory = false;
 };
 

@@ -96,22 +96,22 @@ struct ended_answer {
   std::size_t number;         // what `add` returned
   generation result;          // its cost leaves out the rows of cached tokens and those that another answer has paid, but `dense_rows` and
                               // `share_prompt` cover the whole prompt
-  std::size_t cached_tokens;  // tokens of the prompt that came from an earlier one: their rows in the layers before the first pruning, or
-                              // all rows of the conversation's own sequence
+  std::size_t cached_tokens;  // tokens of the prompt that were read earlier: their rows in the layers before the first pruning came from
+                              // the cache, or the kept sequence of the conversation has them
   std::exception_ptr fault;   // set if a step of this answer or one of its callbacks threw
 };
 
-/// An earlier turn of a conversation, by its tokens in the prompt.
+/// An earlier turn of a conversation, by positions in the prompt.
 struct earlier_turn {
-  std::size_t prompt_end;  // the first token of its answer
-  std::size_t answer_end;  // the token after its answer
+  std::size_t prompt_end;  // of the first token of its answer
+  std::size_t answer_end;  // of the token after its answer
   friend bool operator==(const earlier_turn&, const earlier_turn&) = default;
 };
 
 /// A conversation that goes on in the sequence of its earlier turns, in which tokens may be pruned.
 struct continued_conversation {
   std::vector<earlier_turn> turns{};
-  std::string policy;  // names the policy; a sequence goes on only under its own
+  std::string policy;  // names the policy; a sequence goes on only under its own policy
 };
 
 /// Answers that are generated together, and that come and go between steps (lazyprune::continuous_batch). Beginnings of their prompts are
@@ -122,8 +122,9 @@ class answer_batch {
 
   /// Adds an answer in a new sequence, and returns its number. Throws `error` if the prompt or the options cannot be used.
   virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options) = 0;
-  /// Like `add`, for the next turn of a conversation. `prompt` has all its turns. If the sequence of the earlier turns is kept, it goes on.
-  /// Otherwise the earlier turns are played again in the new sequence, with their answers as they are. So the answer is the same.
+  /// Like `add`, for the next turn of a conversation. `prompt` has all turns. If the sequence of the earlier turns is kept, it goes on.
+  /// Otherwise a new sequence plays the earlier turns again: it reads their prompts, and generates the answers that `prompt` has. So the
+  /// new answer is the same.
   virtual std::size_t add(any_session session, std::vector<token_id> prompt, generation_options options,
                           const continued_conversation& conversation) = 0;
   /// Like `add`, for another answer to the prompt of answer `number`, under the same policy. It shares the reading of the prompt if
@@ -138,7 +139,7 @@ class answer_batch {
   virtual std::size_t unread() const = 0;
   /// The memory of the kept beginnings and conversations.
   virtual std::size_t cache_bytes() const = 0;
-  /// Writes the kept beginnings, but not the conversations, to a file. `identity` names all that their rows depend on.
+  /// Writes the kept beginnings, but not the conversations, to a file. `identity` names everything that their rows depend on.
   virtual void save_cache(const std::filesystem::path& file, std::string_view identity) = 0;
   /// Reads beginnings that `save_cache` wrote. Returns false, and keeps nothing, if they were saved under another identity. Throws `error`
   /// if the file was not written by `save_cache`, or is damaged.

@@ -238,7 +238,7 @@ class growing_batch final : public answer_batch {
       answer.last_turn = clock::now();
     } else {
       const earlier_turn& turn = answer.conversation->turns[answer.played++];
-      // The last forced token is not read: it is the one after the answer.
+      // The last forced token is the one after the answer. The turn ends before it is read.
       options.force.assign(prompt.begin() + static_cast<std::ptrdiff_t>(turn.prompt_end),
                            prompt.begin() + static_cast<std::ptrdiff_t>(turn.answer_end) + 1);
       options.expected = answer.options.expected;
@@ -259,7 +259,7 @@ class growing_batch final : public answer_batch {
     if (answer.last_turn)
       result.prefill_seconds += std::chrono::duration<double>(*answer.last_turn - answer.added).count();
     else
-      result.tokens.clear();  // it has ended in an earlier turn
+      result.tokens.clear();  // it has ended in an earlier turn, whose tokens are not its own
     const layer_id layers = each.seq.session().layers();
     result.cost = result.cost - answer.cost;
     if (each.shared.rows > 0) {
@@ -271,13 +271,13 @@ class growing_batch final : public answer_batch {
     if (each.seq.known() > answer.cached)
       result.share_prompt = share_computed(each.seq.session().tokens(), 0, answer.prompt.size(), layers);
     ended_answer ended{answer.number, std::move(result), answer.cached, each.fault};
-    // Only an answer with an end token ends where the next request finds its end (earlier_turns).
+    // The next request finds the end of an answer by its end token (earlier_turns), so answers without one are not kept.
     if (answer.conversation && !ended.fault && ended.result.reason == finish_reason::eos)
       if_memory_allows([&] { keep_conversation(std::move(each.seq), std::move(answer)); });
     return ended;
   }
 
-  /// Calls keep(), which keeps something that no answer needs.
+  /// Calls keep(), and ignores std::bad_alloc, because no answer needs the kept memory.
   template <class Keep>
   static void if_memory_allows(const Keep& keep) {
     try {
@@ -286,7 +286,7 @@ class growing_batch final : public answer_batch {
     }
   }
 
-  /// Keeps the sequence of a conversation for its next turn, instead of the sequence that it continues. Conversations get at most half of
+  /// Keeps the sequence of a conversation for its next turn. Drops the kept sequence that it continues. Conversations get at most half of
   /// the cache's memory.
   void keep_conversation(sequence<Backend> seq, answer_in_batch answer) {
     const std::size_t bytes = seq.bytes();
@@ -312,7 +312,7 @@ class growing_batch final : public answer_batch {
   workspace<Backend> work_;
   std::size_t cache_bytes_, conversation_bytes_ = 0, next_ = 0;
   prefix_cache<Backend> cache_;
-  std::list<kept_conversation> conversations_;  // the last used one first
+  std::list<kept_conversation> conversations_;  // the most recently used one first
   continuous_batch<Backend> batch_;
   std::map<std::size_t, answer_in_batch> answers_;  // by the numbers of batch_
 };

@@ -22,10 +22,11 @@ std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std
 /// Writes labels and values for a <dl class="facts">. Pairs with an empty value are left out.
 std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts);
 
-/// The scripts that a browser may run in a page: no script, scripts in the page, or such scripts that also ask the page's own server.
+/// The scripts that a browser may run in a page: none, the page's inline scripts, or inline scripts that may send requests to the page's
+/// own server.
 enum class page_scripts : std::uint8_t { none, inline_ones, inline_with_requests };
 
-/// The content security policy of a page. It forbids all other scripts and all resources from elsewhere.
+/// Returns the content security policy of a page with these scripts. It also allows inline styles, and forbids everything else.
 std::string content_policy(page_scripts scripts);
 
 /// Writes a whole page. `title` and `body` are HTML. `style` is the page's own CSS; it is put after the common style.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The page of `lazyprune serve`: a conversation about a document, with times, rates and the picture of the tokens that were kept.
+// The page of `lazyprune serve`: a conversation about a document, with times, rates and a picture of the kept tokens.
 #pragma once
 
 #include <string>

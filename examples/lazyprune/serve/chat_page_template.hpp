@@ -13,18 +13,18 @@ inline constexpr std::string_view chat_page_body = R"html(<header>
 <p id="model" class="quiet"></p>
 </header>
 <aside aria-label="Document and settings">
-<p id="key-line" hidden><label for="key">Key of the server</label><input id="key" type="password" autocomplete="off"></p>
+<p id="key-line" hidden><label for="key">API key</label><input id="key" type="password" autocomplete="off"></p>
 <div class="heading"><label for="document">Document</label><small id="size"></small></div>
 <textarea id="document" rows="9" placeholder="Paste a text to ask about, or choose a file." spellcheck="false"></textarea>
 <p class="file"><label for="file">From a file</label><input id="file" type="file"></p>
 <p class="settings">
-<span><label for="most">Most tokens</label><input id="most" type="number" min="1" step="1" value="256"></span>
+<span><label for="most">Max tokens</label><input id="most" type="number" min="1" step="1" value="256"></span>
 <span><label for="temperature">Temperature</label><input id="temperature" type="number" min="0" max="2" step="0.1" value="0"></span>
 <span class="check"><input id="prune" type="checkbox" checked><label for="prune">Prune the prompt</label></span>
 </p>
 </aside>
 <main>
-<noscript><p>This page needs JavaScript. The server also answers the clients of OpenAI's API.</p></noscript>
+<noscript><p>This page needs JavaScript. Clients of OpenAI's API do not need the page.</p></noscript>
 <section id="conversation" role="log" aria-label="Conversation" tabindex="0"></section>
 <form id="ask">
 <label for="question">Question</label>
@@ -72,7 +72,7 @@ button:disabled { opacity: .45; cursor: default; }
 .buttons { display: flex; flex-wrap: wrap; gap: .5rem; }
 #new { margin-left: auto; }
 main { margin-top: 1.1rem; }
-#conversation:empty::before { content: "Ask a question about the document. Below the answer you will see its times, and which tokens of the prompt were pruned.";
+#conversation:empty::before { content: "Ask about the document. Below the answer, the page shows its times and the pruned tokens.";
                               color: var(--quiet); }
 #ask { padding-top: .8rem; }
 .turn { margin-bottom: 1.4rem; }
@@ -116,7 +116,7 @@ const tokens = n => number(n) + (n === 1 ? ' token' : ' tokens');
 
 const turns = [];  // of this conversation: what was sent, and the answer
 let model = {has_chat_template: true};
-let running = null;  // the AbortController of the answer that comes
+let running = null;  // the AbortController of the answer in progress
 
 function made(name, className, ...children) {
   const element = document.createElement(name);
@@ -141,7 +141,7 @@ async function learnModel() {
   try {
     model = (await (await ask('v1/models')).json()).data[0];
     byId('model').textContent = `${model.id}, ${number(model.max_model_len)} tokens of context` +
-      (model.has_chat_template ? '' : ', no chat template: it continues the text');
+      (model.has_chat_template ? '' : ', no chat template, so it continues the text');
   } catch (fault) {
     byId('model').textContent = fault.message;
   }
@@ -172,7 +172,7 @@ function requestFor(content) {
   return ['v1/chat/completions', {messages: [...messages, {role: 'user', content}], ...body}];
 }
 
-// What the page shows below an answer.
+// The numbers below an answer.
 function factsOf({begun, first, last, usage, cut}) {
   const list = made('dl', 'facts');
   const add = (label, value) => list.append(made('div', '', made('dt', '', label), made('dd', '', value)));
@@ -195,7 +195,7 @@ function pictureOf({texts, layers}) {
   const said = n => `${n} of ${all} layers`;
   const share = layers.reduce((sum, n) => sum + n, 0) / (all * layers.length);
   const shade = (element, n) => {
-    element.style.setProperty('--share', 100 * (n / all) ** 1.25 + '%');  // the power sets late stages apart
+    element.style.setProperty('--share', 100 * (n / all) ** 1.25 + '%');  // the power makes late stages easier to tell apart
     return element;
   };
   const counts = new Map();
@@ -209,7 +209,7 @@ function pictureOf({texts, layers}) {
   }));
   text.tabIndex = 0;
   const picture = made('details', 'kept', made('summary', '', share < 1 ?
-    `What was kept: layers computed ${percent(share)} of the prompt's rows` : 'Nothing was pruned'), levels, text);
+    `What was kept: ${percent(share)} of the prompt's rows` : 'Nothing was pruned'), levels, text);
   picture.open = share < 1;
   return picture;
 }

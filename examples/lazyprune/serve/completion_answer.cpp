@@ -74,9 +74,9 @@ void completion_answer::listen(std::size_t which, generation_options& options) {
   if (request_.top_logprobs)
     options.on_logits = [&into](std::span<const float> logits) { into.logits.assign(logits.begin(), logits.end()); };
   options.on_token = [this, &into](token_id id) { return take(into, id); };
-  if (!request_.show_kept || which > 0) return;  // all choices prune the same prompt alike
+  if (!request_.show_kept || which > 0) return;  // each choice prunes the prompt alike
   options.on_step = [this](const any_session& session) {
-    // The first step is the prefill. The session also counts the layers of tokens that came from the cache.
+    // The first call is after the prefill. The session also has the frontiers of tokens that came from the cache.
     for (auto t = static_cast<position>(layers_.size()); t < prompt_.size(); ++t) layers_.push_back(session.tokens().frontier(t));
   };
 }
@@ -238,7 +238,7 @@ json completion_answer::usage() const {
           {"pruning", std::move(pruning)}};
 }
 
-/// The texts of the prompt's tokens, which together are the prompt, and the number of layers that computed each token.
+/// The text of each token of the prompt, and the number of layers that computed it. The texts, joined, are the prompt.
 json completion_answer::kept() const {
   json texts = json::array();
   token_decoder decoder(tokens_, special_text::written);

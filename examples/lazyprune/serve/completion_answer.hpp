@@ -95,7 +95,7 @@ class completion_answer {
   http_reply reply_;
   std::deque<choice> choices_;
   std::vector<ended_answer> results_;  // of the choices that have ended
-  std::vector<layer_id> layers_;       // (prompt): the layers that computed each token by the end of the prefill; empty: not asked for
+  std::vector<layer_id> layers_;       // (prompt): how many layers computed each token by the end of the prefill; empty: not asked for
   bool begun_ = false, over_ = false;
 };
 

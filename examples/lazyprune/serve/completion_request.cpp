@@ -116,7 +116,7 @@ std::vector<std::string> read_stops(request_fields& from) {
   return stops;
 }
 
-/// Reads "pruning": false, or an object that may have show_kept, continue and some of the flags of a policy.
+/// Reads "pruning": a bool, or an object that may have show_kept, continue and some of the flags of a policy.
 void read_pruning(request_fields& from, completion_request& into) {
   const json* const value = from.take("pruning");
   if (!value) return;

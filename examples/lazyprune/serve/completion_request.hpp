@@ -32,7 +32,7 @@ struct completion_request {
   std::optional<std::size_t> top_logprobs{};  // how many of the likeliest tokens to name beside the log-probability of each token
   bool stream = false, stream_usage = false;
   bool dense = false;                    // "pruning": false
-  std::optional<policy_spec> pruning{};  // "pruning": {...}; none: the server decides
+  std::optional<policy_spec> pruning{};  // "pruning": {...}; none: the policy of the server's flags
   bool show_kept = false;                // "pruning": {"show_kept": true}
   bool continues = false;                // "pruning": {"continue": true}
 };

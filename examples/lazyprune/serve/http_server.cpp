@@ -193,7 +193,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
       if (!self->is_allowed())
         return self->refuse_unread(401, "application/json", self->server_.options.refusal, {{"WWW-Authenticate", "Bearer"}});
       if (!self->reserve_body())
-        return self->refuse_unread(503, "text/plain; charset=utf-8", "too many bytes of requests wait; try again later\n",
+        return self->refuse_unread(503, "text/plain; charset=utf-8", "the open requests have too many bytes; try again later\n",
                                    {{"Retry-After", "1"}});
       if (!beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) return self->read_body({});
       // The client waits for this line before it sends the body, as curl does for long ones.
@@ -207,7 +207,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     return !server_.options.allows || server_.options.allows(path_of(head.target()), view_text(head[http::field::authorization]));
   }
 
-  /// Counts the body of the request among those that are not answered yet. Returns false if they are too many bytes.
+  /// Counts the body among those of the open requests. Returns false, and counts nothing, if they would have too many bytes.
   bool reserve_body() {
     if (!parser_->chunked() && !parser_->content_length()) return true;
     const std::size_t bytes =
@@ -356,7 +356,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   std::function<void()> lost_;
   std::deque<std::string> out_;
   std::string sent_;
-  std::size_t requests_ = 0, reserved_ = 0;  // reserved_: bytes of this request's body, see reserve_body
+  std::size_t requests_ = 0, reserved_ = 0;  // reserved_: the bytes that reserve_body has counted
   unsigned version_ = 11;
   bool idle_ = false, answering_ = false, events_ = false, writing_ = false, keep_alive_ = false, head_ = false, gone_ = false;
 };

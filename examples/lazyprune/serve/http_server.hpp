@@ -27,7 +27,7 @@ struct http_options {
   std::uint16_t port = 8080;               // 0: a free port, see http_server::port
   std::size_t connections = 1024;          // further ones are closed at once
   std::size_t body_bytes = 8 << 20;        // a longer body is refused (413)
-  std::size_t all_body_bytes = 256 << 20;  // bodies of all requests that are not answered yet; a further one is refused (503)
+  std::size_t all_body_bytes = 256 << 20;  // of all open requests together; a further body is refused (503)
   std::chrono::seconds idle{75};           // a connection without a request is closed after this time
   std::chrono::seconds stalled{60};        // a client that takes this long to send a request, or to take what is written, is cut off
   // Returns whether to read the body of a request to this path with this Authorization header. If not, the client gets status 401 and

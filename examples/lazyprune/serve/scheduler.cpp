@@ -203,8 +203,8 @@ void scheduler::step() {
   std::vector<ended_answer> ended = batch_->step(prompt_tokens());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::size_t read = unread - std::min(unread, batch_->unread());
-  // The last step of a prompt also computes the layers that the other steps left out, so its time does not show how long
-  // a chunk takes.
+  // Steps with the last piece of a prompt also compute the layers that the chunks left out, so their times do not show how long a token
+  // takes.
   if (unread == 0) {
     if (generating > 0) decode_seconds_ = seconds;  // a step may also only end answers that were stopped
   } else if (read > 0 && ended.empty() && batch_->generating() == generating && (generating == 0 || decode_seconds_ > 0)) {

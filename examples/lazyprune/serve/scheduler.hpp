@@ -71,10 +71,10 @@ class scheduler {
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
 
-  /// Ends the thread after its current step. Answers that have not ended fail. Does nothing if it has ended.
+  /// Ends the thread after its current step. Answers that have not ended fail. A second call does nothing.
   void end();
 
-  /// The batch, for use before the first call of `add` or after `end`.
+  /// The batch. Use it only before the first call of `add` or after `end`.
   answer_batch& batch() { return *batch_; }
 
   /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws

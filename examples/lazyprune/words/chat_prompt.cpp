@@ -16,7 +16,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The role of each message. A role that only some models know is given its usual name.
+/// The role of each message. Roles that only some models know get their usual names.
 std::vector<std::string> roles_of(const chat_request& chat) {
   std::vector<std::string> roles;
   for (const auto& [name, item] : chat.variables()) {
@@ -38,7 +38,7 @@ struct stretch {
   bool document;
 };
 
-/// `normalized`: texts of users are written as the tokenizer normalizes them, for example in NFC.
+/// `normalized`: the tokenizer normalizes the users' texts, for example to NFC.
 std::vector<stretch> stretches_of(const tokenizer& tokens, const rendered_chat& chat, bool normalized) {
   std::vector<stretch> all;
   for (const text_run& run : chat.runs()) {
@@ -50,8 +50,8 @@ std::vector<stretch> stretches_of(const tokenizer& tokens, const rendered_chat& 
   return all;
 }
 
-/// Finds each token's place in the text. Returns the byte at which each token ends, or nullopt if the tokens have another text. Spaces do
-/// not count, because some tokenizers add a space before a text, or drop it.
+/// Returns the byte of the text at which each token ends, or nullopt if the tokens have another text. Differences in spaces do not count,
+/// because some tokenizers add a space before a text, or drop it.
 std::optional<std::vector<std::size_t>> ends_of(const tokenizer& tokens, std::span<const token_id> ids, std::string_view text) {
   std::vector<std::size_t> ends;
   std::size_t at = 0;
@@ -94,7 +94,7 @@ std::optional<placed_tokens> placed(const tokenizer& tokens, const rendered_chat
   return std::nullopt;
 }
 
-/// The number of the first answer, which is after a user's message; the number of messages if there is none.
+/// The index of the first answer after a user's message; the number of messages if there is none.
 std::size_t first_answer(const std::vector<std::string>& roles) {
   const auto user = std::ranges::find(roles, "user");
   return static_cast<std::size_t>(std::find(user, roles.end(), "assistant") - roles.begin());

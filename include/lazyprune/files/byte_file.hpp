@@ -19,23 +19,24 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Calls write(byte_writer&) and stores the bytes in a file. The file gets its name when it is complete. An older file stays if anything
-/// throws. Only this user may read a new file. Throws `error` of code io if the file cannot be written.
+/// Calls write(byte_writer&) and stores the bytes in a file. The file gets its name when it is complete. If anything throws, an older file
+/// stays. Only this user may read a new file; a replaced file keeps its permissions. Throws `error` of code io if the file cannot be
+/// written.
 template <class Write>
 void write_byte_file(const std::filesystem::path& path, const Write& write) {
-  output_file file(path, 0600);  // it holds what users wrote
+  output_file file(path, 0600);  // users' texts are in it
   byte_writer to([&](std::string_view bytes) { file.write(bytes); });
   write(to);
   file.commit();
 }
 
-/// Calls read(byte_reader&) with the bytes of a file. Throws `error` if the file cannot be read, and what `read` throws.
+/// Calls read(byte_reader&) with the bytes of a file. Throws `error` if the file cannot be read, or the exception that `read` throws.
 template <class Read>
 void read_byte_file(const std::filesystem::path& path, const Read& read) {
   const std::string name = path.string();
   const file_descriptor file = open_file(path, O_RDONLY, name, "a file that can be read");
   std::vector<char> buffer(std::size_t{1} << 16);
-  std::span<const char> unread{};  // of the buffer
+  std::span<const char> unread{};  // bytes of the buffer
   byte_reader from(
       [&](std::span<char> to) {
         std::size_t filled = 0;

@@ -50,7 +50,8 @@ inline void remove_unfinished_files() noexcept { detail::unfinished_files::remov
 class output_file {
  public:
   /// Throws `error` if the file cannot be written. A device or pipe (/dev/stdout) is written directly. A symbolic link stays: the file that
-  /// it leads to is replaced. The new file has the permissions of the old one, or these without one, less the process's umask.
+  /// it leads to is replaced. The new file has the permissions of the old one. Without an old one, it has `permissions` less the process's
+  /// umask.
   explicit output_file(std::filesystem::path path, mode_t permissions = 0666)
       : path_(std::move(path)), target_(behind_links(path_)), permissions_(permissions) {
     struct stat status {};

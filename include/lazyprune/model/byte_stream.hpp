@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers as bytes, with a checksum: the form in which sequences are saved.
+// Writes and reads numbers as bytes, with checksums. Sequences are saved in this form.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class byte_checksum {
     word_ = filled_ = 0;
   }
 
-  std::uint64_t sum_ = 0, word_ = 0, filled_ = 0;  // the bytes of an unfinished word
+  std::uint64_t sum_ = 0, word_ = 0, filled_ = 0;  // word_: the first filled_ bytes of an unfinished word
 };
 
 }  // namespace detail
@@ -56,6 +56,7 @@ class byte_checksum {
 template <class T>
 concept saved_number = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
 
+/// Writes numbers and texts as bytes, and checksums of these bytes.
 class byte_writer {
  public:
   /// `sink` takes the bytes in order.
@@ -102,10 +103,11 @@ class byte_writer {
   std::vector<std::uint16_t> short_;
 };
 
-/// Reads what a byte_writer wrote. All functions throw `error` if the bytes end too early.
+/// Reads what a byte_writer wrote. All functions throw `error` if the bytes end too early; `what` is then the place in the error.
 class byte_reader {
  public:
-  /// `source` fills its argument and returns the number of bytes, which are fewer only at the end. `name` is the name in errors.
+  /// `source` fills its argument and returns the number of bytes that it wrote. Only at the end are these fewer. `name` is the file in
+  /// errors.
   byte_reader(std::function<std::size_t(std::span<char>)> source, std::string name) : source_(std::move(source)), name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
@@ -122,7 +124,7 @@ class byte_reader {
     fill(bytes, what);
     sum_.add(bytes.data(), bytes.size());
   }
-  /// Appends `count` numbers to `values`. Memory grows with the bytes that are there, not with `count`.
+  /// Appends `count` numbers to `values`. Memory grows with the bytes that `source` has, not with `count`.
   template <saved_number T>
   void append(std::vector<T>& values, std::size_t count, std::string_view what) {
     constexpr std::size_t piece = std::size_t{1} << 16;

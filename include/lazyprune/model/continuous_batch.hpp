@@ -31,10 +31,11 @@ struct ended_sequence {
 
 /// Sequences that generate together. Each step is one batch: the next tokens of all sequences that have read their prompts, and pieces of
 /// the prompts that wait, in the order in which they were added. The last piece of a prompt may also run all earlier tokens of the prompt
-/// through the layers that its chunks left out. If these are more rows than a step may have, the last piece runs in parts of some layers,
-/// one part after the batch of each step (resumable_forward). Prompts after it wait. Each sequence gets the tokens that it would get alone
-/// (`generate`), if the backend gives a row the same bits in any batch. `generation_options::chunk` has no effect, because `step` says how
-/// much of a prompt it reads. The workspace must outlive this object, and nothing else may use it in a step.
+/// through the layers that its chunks left out. If these are more rows than a step may have, the last piece pauses between layers
+/// (resumable_forward): each step first runs its batch, and then some layers of the last piece. Later prompts wait. Each sequence gets the
+/// tokens that it would get alone (`generate`), if the backend gives a row the same bits in any batch. `generation_options::chunk` has no
+/// effect, because `step` says how much of a prompt it reads. The workspace must outlive this object, and nothing else may use it in a
+/// step.
 template <tensor_backend Backend>
 class continuous_batch {
  public:
@@ -99,18 +100,18 @@ class continuous_batch {
     return static_cast<std::size_t>(std::ranges::count_if(members_, [](const member& m) { return m.generates(); }));
   }
 
-  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if they end a prompt. If the last piece of a
-  /// prompt runs in parts, a part has at most `prompt_tokens` rows times the number of layers, or one layer. `prompt_tokens` counts as
-  /// `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that were stopped. If the step throws, it is
-  /// abandoned, and each sequence then runs its part of the step alone. So a sequence whose step fails leaves with its fault, and the
-  /// others go on. An observer that stops a step ends all sequences of this step.
+  /// Runs one step, which reads at most `prompt_tokens` tokens of prompts, and up to two more if they end a prompt. If a last piece is
+  /// paused, the step runs its next layer, and more layers while these have at most about `prompt_tokens` rows times the number of the
+  /// model's layers. `prompt_tokens` counts as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that
+  /// were stopped. If the step throws, it is abandoned, and each sequence then runs its part of the step alone. So a sequence whose step
+  /// fails leaves with its fault, and the others go on. An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     drop_stopped();
     prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);
     const std::vector<part> parts = next_parts(prompt_tokens);
     in_one_team(work_.backend(), [&] {
       run(parts);
-      drop_stopped();  // a callback may have stopped it
+      drop_stopped();  // a callback may have stopped the paused sequence
       if (paused_) resume(prompt_tokens * work_.model().config.layers);
       drop_stopped();
     });
@@ -181,14 +182,14 @@ class continuous_batch {
     std::size_t known;  // tokens of the sequence before the step
   };
 
-  /// The last piece of a prompt, while it runs in parts.
+  /// The last piece of a prompt that pauses between layers.
   struct paused_piece {
     member* whose;
     resumable_forward<Backend> pass;
     paused_piece(member* m, workspace<Backend>& work, const sequence_step<Backend>& step) : whose(m), pass(work, step) {}
   };
 
-  /// Returns the parts of the next step's batch. Begins a last piece that runs in parts.
+  /// Returns the parts of the next step's batch. Begins a last piece that is to pause between layers.
   std::vector<part> next_parts(std::size_t prompt_tokens) {
     std::vector<part> parts;
     const std::size_t most_rows = prompt_tokens;
@@ -214,7 +215,7 @@ class continuous_batch {
     return parts;
   }
 
-  /// Whether a step with outputs may run more rows than its new tokens: rows that chunks left, or revived ones.
+  /// Whether a step with outputs may also run rows of earlier tokens: rows that the chunks left out, or revived ones.
   bool runs_earlier_rows(const sequence<Backend>& seq) const {
     return seq.session().chunk_layers(phase::prefill) < work_.model().config.layers;
   }
@@ -251,7 +252,7 @@ class continuous_batch {
     }
   }
 
-  /// Runs the next layers of the paused piece, with about `most_rows` rows.
+  /// Runs the next layers of the paused piece, about `most_rows` rows.
   void resume(std::size_t most_rows) {
     member& m = *paused_->whose;
     try {

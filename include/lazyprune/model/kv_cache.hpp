@@ -51,8 +51,8 @@ class kv_cache {
     backend.put(at.rows, new_slots_, k, v);
   }
 
-  /// Stores `k` and `v` in the `tokens.size()` slots from `first` on, which must be the layer's next new slots. A token `free_slot` leaves
-  /// a slot free. So a saved cache gets its rows back where they were: their order changes the order of additions in attention.
+  /// Stores `k` and `v` in the `tokens.size()` slots from `first` on. They must be the next new slots of the layer. If a token is
+  /// `free_slot`, its slot stays free. So the rows of a saved cache get their old slots, and attention adds them in the same order.
   void put_back(Backend& backend, layer_id layer, std::size_t first, std::span<const position> tokens,
                 rows_view<const typename Backend::scalar> k, rows_view<const typename Backend::scalar> v) {
     layer_rows& at = layers_[layer];

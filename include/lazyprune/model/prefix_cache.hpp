@@ -56,7 +56,7 @@ class prefix_cache {
     return seq;
   }
 
-  /// Keeps sequences of at most `most_bytes` together from now on.
+  /// Sets the limit of the constructor to `most_bytes`, and drops what no longer fits.
   void limit(std::size_t most_bytes) {
     most_bytes_ = most_bytes;
     drop_oldest();
@@ -87,7 +87,7 @@ class prefix_cache {
     drop_oldest();
   }
 
-  /// Writes all kept sequences, the last used one first.
+  /// Writes all kept sequences, the most recently used one first.
   void save(Backend& backend, byte_writer& to) const {
     to.text(format);
     to.number<std::uint64_t>(kept_.size());
@@ -97,8 +97,8 @@ class prefix_cache {
     }
   }
 
-  /// Keeps the sequences that `save` wrote for a model with the same weights, until no more fit. Throws `error` if the bytes are damaged or
-  /// do not fit the model, and then keeps nothing of them.
+  /// Keeps the sequences that `save` wrote for a model with the same weights, up to the first that does not fit. If the bytes are damaged
+  /// or do not fit the model, throws `error` and keeps none of them.
   void load(Backend& backend, const model<Backend>& net, byte_reader& from) {
     if (const std::string found = from.text(64, "format"); found != format) from.refuse("format", std::string(format), found);
     std::list<entry> loaded;
@@ -107,7 +107,7 @@ class prefix_cache {
       const auto depth = from.number<layer_id>("chunk layers");
       if (depth == 0 || depth > net.config.layers)
         from.refuse("chunk layers", "1 to " + std::to_string(net.config.layers), std::to_string(depth));
-      // Sequences that have read only chunks do not depend on their policies, so all get the policy of the dense model.
+      // Sequences that have read only chunks do not depend on their policies, so all get the dense policy.
       sequence<Backend> seq =
           sequence<Backend>::load(backend, net, any_session(dense(), {.layers = static_cast<layer_id>(net.config.layers)}), from);
       if (!is_beginning(seq, depth)) from.refuse("sequence", "only chunks through " + std::to_string(depth) + " layers", "other steps");

@@ -11,13 +11,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One step of one sequence, like `forward`, in parts. Between the parts, the workspace may run steps of other sequences. The workspace,
-/// the sequence and the tokens must outlive this object, and the sequence must not be used or moved before the step has ended. If this
-/// object is destroyed before that, the step is abandoned (step_machine::abandon).
+/// Runs one step of one sequence, like `forward`, but in parts. Between the parts, the workspace may run steps of other sequences. The
+/// workspace, the sequence and the tokens must outlive this object. The sequence must not be used or moved before the step has ended. If
+/// this object is destroyed before that, the step is abandoned (step_machine::abandon).
 template <tensor_backend Backend>
 class resumable_forward {
  public:
-  /// Begins the step, without any layer. Throws as `forward` does.
+  /// Begins the step, but runs no layer. Throws as `forward` does.
   resumable_forward(workspace<Backend>& work, const sequence_step<Backend>& step)
       : work_(work), step_(step), rows_(work.model().config.hidden), pass_(std::in_place, work) {
     pass_->start(steps());
@@ -34,10 +34,10 @@ class resumable_forward {
     }
   }
 
-  /// Runs the next layer, and then more layers while they have at most about `most_rows` rows together. Returns whether the step has ended.
-  /// Then `stopped` says whether an observer stopped it. If not, `read_logits` can read the logits of its outputs, as after
-  /// `forward`. If this function throws, the step is abandoned, but if an observer throws in `step_ends`, the step is already done. Must
-  /// not be called after the step has ended or was abandoned.
+  /// Runs the next layer, and then more layers while all of them have at most about `most_rows` rows together. Returns whether the step has
+  /// ended. If it has, `stopped` says whether an observer stopped it. If none did, `read_logits` reads the logits of its outputs, as after
+  /// `forward`. If this function throws, the step is abandoned. But if an observer throws in `step_ends`, the step is already done. Do not
+  /// call this function after the step has ended or was abandoned.
   bool resume(std::size_t most_rows) {
     bool paused = false;
     try {
@@ -55,7 +55,7 @@ class resumable_forward {
       throw;
     }
     if (paused) {
-      pass_->exchange_rows(rows_);  // the workspace gets other rows until this step goes on
+      pass_->exchange_rows(rows_);  // so that other steps cannot overwrite this step's rows
       paused_ = true;
       return false;
     }
@@ -72,7 +72,7 @@ class resumable_forward {
 
   workspace<Backend>& work_;
   sequence_step<Backend> step_;
-  typename Backend::buffer rows_;             // (rows of the next layer, hidden), while the step is paused
+  typename Backend::buffer rows_;             // (rows of the layer that ran last, hidden), while the step is paused
   std::optional<transformer<Backend>> pass_;  // null after the step has ended
   bool paused_ = false, stopped_ = false;
 };

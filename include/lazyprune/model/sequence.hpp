@@ -63,7 +63,7 @@ class sequence {
   const typename Backend::row_store& aux_cache() const { return stored_; }      // (slots, hidden): the Aux Cache
   const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): waiting rows (core/plan.hpp)
 
-  /// The bytes of the keys and values, the stored and the waiting rows. Forks share memory, but each counts all of its own.
+  /// The bytes of the keys and values and of the stored and waiting rows. Forks share memory, but each fork counts all of it.
   std::size_t bytes() const { return kv_.bytes() + stored_.bytes() + waiting_.bytes(); }
 
   /// Raises the expected length of the whole sequence to `tokens` tokens, if it is lower. LongRoPE chooses its frequencies by this length.
@@ -163,9 +163,9 @@ class sequence {
     to.checksum();
   }
 
-  /// Reads a sequence that `save` wrote for a model with the same weights. `session` has no tokens, and the policy of the saved one
-  /// (step_machine::restore). The backend must store keys, values and rows in the same types. Throws `error` if the bytes are damaged, or
-  /// if they do not fit the model or the session.
+  /// Reads a sequence that `save` wrote for a model with the same weights. `session` must have no tokens, and the policy of the
+  /// saved session (see step_machine::restore). The backend must store keys, values and rows in the same types as the saving one. Throws
+  /// `error` if the bytes are damaged, or if they do not fit the model or the session.
   static sequence load(Backend& backend, const lazyprune::model<Backend>& m, any_session session, byte_reader& from) {
     sequence seq(m, std::move(session));
     seq.read(backend, from);
@@ -231,7 +231,8 @@ class sequence {
     from.checksum();
   }
 
-  /// Reads which token has which slot of a layer. Throws `error` unless each token with keys in this layer has one slot, and no other has.
+  /// Reads the token of each slot of a layer. Throws `error` unless each token with keys in this layer has one slot, and other tokens have
+  /// none.
   std::vector<position> read_slots(byte_reader& from, layer_id l) const {
     const frontier_table& table = session_.tokens();
     const auto count = from.number<std::uint64_t>("slots");
@@ -244,7 +245,8 @@ class sequence {
     for (const position t : of_slots) {
       if (t == kv_cache<Backend>::free_slot) continue;
       if (t >= known() || !missing[t])
-        from.refuse("slots", "each token with keys once", "token " + std::to_string(t) + " in layer " + std::to_string(l));
+        from.refuse("slots", "one slot for each token with keys",
+                    "another for token " + std::to_string(t) + " in layer " + std::to_string(l));
       missing[t] = false;
     }
     if (const auto t = std::ranges::find(missing, true); t != missing.end())
@@ -281,12 +283,13 @@ class sequence {
     const rows_view<typename Backend::scalar> rows = buffer.view().slice(0, count);
     std::vector<typename Backend::scalar> numbers(count * rows.columns);
     from.row_numbers(std::span(numbers), what);
-    if (!std::ranges::all_of(numbers, [](auto number) { return is_finite(number); })) from.refuse(what, "finite numbers", "others");
+    if (!std::ranges::all_of(numbers, [](auto number) { return is_finite(number); }))
+      from.refuse(what, "finite numbers", "infinity or NaN");
     backend.write(numbers.data(), rows);
     return rows;
   }
 
-  /// Calls work(first, count) for blocks of `size` rows.
+  /// Cuts `size` rows into blocks, and calls work(first, count) for each block.
   template <class Work>
   static void in_blocks(std::size_t size, const Work& work) {
     for (std::size_t first = 0; first < size; first += block_rows) work(first, std::min(block_rows, size - first));

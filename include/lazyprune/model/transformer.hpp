@@ -77,8 +77,8 @@ class transformer {
     return !stopped_;
   }
 
-  /// Begins the steps. The caller then calls `next_layer` until it returns false, and `finish`. If one of these functions throws, all steps
-  /// are abandoned. But if an observer throws in `step_ends`, the steps are already done.
+  /// Begins the steps. The caller then calls `next_layer` until it returns false, and then `finish`. If one of these functions throws, all
+  /// steps are abandoned. But if an observer throws in `step_ends`, the steps are already done.
   void start(batch steps) {
     work_.outputs_ = 0;
     check(steps);
@@ -92,8 +92,8 @@ class transformer {
     or_abandon([&] { begin(steps); });
   }
 
-  /// Runs the next layer, unless an observer stops the steps before it. Returns whether a layer is left to run. A chunk leaves the batch
-  /// after its last layer.
+  /// Runs the next layer, unless an observer stops the steps before it. Returns whether there is another layer to run. A chunk leaves the
+  /// batch after its last layer.
   bool next_layer() {
     return or_abandon([&] {
       stopped_ = std::ranges::any_of(items_, [](const batch_item& p) { return p.observer && p.observer->stops(); });
@@ -109,7 +109,7 @@ class transformer {
   /// Whether an observer has stopped the steps.
   bool stopped() const { return stopped_; }
 
-  /// The number of rows that the last layer had.
+  /// The number of rows of the layer that ran last.
   std::size_t rows_of_layer() const { return rows_; }
 
   /// Ends the steps after their last layer. Abandons them if an observer has stopped them. The logits after the last token of a step with
@@ -146,7 +146,7 @@ class transformer {
     if (thrown) std::rethrow_exception(thrown);
   }
 
-  /// Exchanges the rows of the workspace that go from layer to layer with these ones. So other steps can use the workspace in between.
+  /// Exchanges the rows that the workspace carries from layer to layer for `others`. So other steps can use the workspace between layers.
   void exchange_rows(typename Backend::buffer& others) { std::swap(work_.x_, others); }
 
   std::span<const scalar> logits() const { return work_.logits_; }  // the logits that were read last
@@ -647,7 +647,7 @@ class transformer {
   std::vector<batch_item*> running_;  // the items in the current layer
   step_observer* common_ = nullptr;   // the observer of all of them; null if they have none, or several
   layer_id layer_ = 0;                // the next layer
-  std::size_t rows_ = 0;              // rows of the layer before, over all of them
+  std::size_t rows_ = 0;              // of the layer that ran last, over all items
   bool stopped_ = false;              // whether an observer has stopped the steps
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a session remembers of its sequence between steps, so that another process can go on with it.
+// The state that a session keeps of its sequence between steps. With it, another process can go on with the sequence.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,19 @@ enum class hidden_state : std::uint8_t {
   none,     // no layer has computed the token, or all have, or it was dropped for good
   stored,   // in the Aux Cache
   waiting,  // in the waiting rows
-  lost,     // gone
+  lost,     // gone, so no later layer can compute the token
 };
 
 struct token_state {
   layer_id frontier = 0;  // the number of layers that have its keys and values
   hidden_state hidden = hidden_state::none;
   bool dropped_for_good = false;  // no later plan contains it
-  float score = 0;                // when it was last dropped
+  float score = 0;                // the token's score when it was last dropped
   friend bool operator==(const token_state&, const token_state&) = default;
 };
 
-/// The slots of stored and waiting rows are not part of it: `restore` numbers them anew, in the order of the tokens.
+/// The state of a session (step_machine::state). It leaves out the slots of stored and waiting rows. `restore` numbers them anew, in the
+/// order of the tokens.
 struct session_state {
   layer_id layers = 0;                // of the model
   std::vector<token_state> tokens{};  // (known)

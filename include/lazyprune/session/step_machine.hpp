@@ -162,7 +162,7 @@ class step_machine {
   /// Whether a step had outputs, so that the policy may have pruned. Otherwise the session has read only chunks.
   bool queried() const noexcept { return queried_; }
 
-  /// Returns what this session remembers of its sequence. Call it between steps. Parts of a policy that change in steps are not in it.
+  /// Returns the state of this session's sequence. Call it between steps. The state leaves out changes of the policy's own parts.
   session_state state() const {
     require_between_steps("state");
     session_state saved{.layers = layers_, .memory = memory_, .queried_to = queried_to_, .queried = queried_, .stats = statistics_};
@@ -171,9 +171,9 @@ class step_machine {
     return saved;
   }
 
-  /// Makes this session, which has no tokens, go on with a sequence. `saved` must come from a session whose policy is the same. A state in
-  /// which no step had outputs also fits other policies whose chunks run as many layers, for `take_over`. Throws `error`, and changes
-  /// nothing, if the state contradicts itself or does not fit this session.
+  /// Continues the sequence of a saved state. This session must have no tokens, and the policy of the saved session. If no step of the
+  /// saved session had outputs, this session may have another policy, such as the dense one. Other sessions can then `take_over` its
+  /// sequence. If the state contradicts itself or does not fit this session, throws `error` and changes nothing.
   void restore(const session_state& saved) {
     require_between_steps("restore");
     check_state(saved);
@@ -367,7 +367,7 @@ class step_machine {
       report_error(error("session state", place, expected, found));
     };
     const std::size_t count = saved.tokens.size();
-    if (known() > 0) refuse("session", "one without tokens", std::to_string(known()));
+    if (known() > 0) refuse("session", "one without tokens", "one with " + std::to_string(known()));
     if (saved.layers != layers_) refuse("layers", std::to_string(layers_), std::to_string(saved.layers));
     if (saved.stats.prefill_rows.size() != layers_ || saved.stats.prefill_dense_rows.size() != layers_)
       refuse("statistics", "a number for each layer", std::to_string(saved.stats.prefill_rows.size()));
@@ -375,7 +375,7 @@ class step_machine {
       refuse("memory", "no numbers, or one for each of " + std::to_string(count) + " tokens", std::to_string(saved.memory.size()));
     if (saved.queried_to > count) refuse("queried tokens", "at most " + std::to_string(count), std::to_string(saved.queried_to));
     if (saved.queried_to > 0 && !saved.queried && saved.tokens[saved.queried_to - 1].frontier < layers_)
-      refuse("queried tokens", "adopted ones, with keys at all layers", "token " + std::to_string(saved.queried_to - 1) + " without");
+      refuse("queried tokens", "adopted ones, with keys at all layers", "token " + std::to_string(saved.queried_to - 1) + " without them");
     const std::size_t chunks_end = chunk_end(saved.queried_to, count);
     for (position t = 0; t < count; ++t) {
       const token_state& token = saved.tokens[t];

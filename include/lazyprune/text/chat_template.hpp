@@ -90,8 +90,8 @@ class chat_request {
     bytes_ += json.size();
     set("messages", std::move(all));
   }
-  /// Marks the contents of messages as documents (text_run.hpp): the content of message i if `documents[i]` is true. If a content is a list
-  /// of parts, the texts of the parts are marked.
+  /// Marks the content of message i as a document (text_run.hpp) if `documents[i]` is true. If the content is a list of parts, marks the
+  /// texts of the parts.
   void mark_documents(const std::vector<bool>& documents) {
     const jinja::value* const messages = find("messages");
     if (!messages->sequence()) return;

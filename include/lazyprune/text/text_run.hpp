@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A run: a stretch of a rendered chat that was written either by the template (trusted) or by the user.
+// A run: a stretch of a rendered chat of one origin: the template (trusted), a document, or other text of the user.
 //
 // The tokenizer joins all runs to one text. It recognises a reserved token only if all its bytes lie in one trusted run. Neighbouring runs
 // of a chat differ in origin. Reserved tokens are:
@@ -19,7 +19,7 @@ inline namespace v0 {
 
 struct text_run {
   std::string_view text;
-  bool trusted = false;   // true: text of the template, bos_token and the like; false: text of users, tools and documents
+  bool trusted = false;  // true: text of the template, bos_token and the like; false: text of users and tools, and the variable `documents`
   bool document = false;  // true: the content of a message that chat_request::mark_documents chose
   friend bool operator==(const text_run&, const text_run&) = default;
 };

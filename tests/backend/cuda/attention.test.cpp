@@ -58,7 +58,7 @@ void check_against_reference(const std::vector<attention_grid_case>& all, bool e
   std::uint32_t seed = 0;
   double most = 0;
   for (attention_grid_case c : all)
-    for (int draws = test_all ? 2 : 1; draws > 0; --draws) {  // of other numbers
+    for (int draws = test_all ? 2 : 1; draws > 0; --draws) {  // each draws other numbers
       c.kv = dtype::bf16;
       c.exact = exact;
       most = std::max(most, off_by(c, ++seed));

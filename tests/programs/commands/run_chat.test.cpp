@@ -99,7 +99,7 @@ TEST_CASE("one turn, a chat of several turns, and a system message") {
   CHECK(ids[0] == 1);
   CHECK(ids[1] != 1);  // the template writes BOS, and no second BOS is added
   CHECK(once["prompt_tokens"] == ids.size());
-  const std::vector<std::string> policy = policy_flags(once);  // it never prunes the template's tokens and the last 64
+  const std::vector<std::string> policy = policy_flags(once);  // it prunes neither the template's tokens nor the last 64
   CHECK(std::ranges::find(policy, "--keep") != policy.end());
   CHECK(once["tokens"] == model.answer_to(ids, joined(policy, {"-n", "6"}))["tokens"]);
   CHECK_FALSE(once.contains("kept_tokens"));
@@ -175,7 +175,7 @@ TEST_CASE("each question about a document is a turn of its own") {
   CHECK(answers[0]["tokens"] == model.answer_to(ids, {"-n", "4"})["tokens"]);
 }
 
-TEST_CASE("in a template, only the last user's text is pruned, also in a conversation and in prompts of many questions") {
+TEST_CASE("with a template, only the last user's text is pruned, also in a conversation and with many questions about one document") {
   const chat_model model;
   std::string document;
   for (int i = 0; i < 12; ++i) document += said + ' ';

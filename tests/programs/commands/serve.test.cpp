@@ -144,7 +144,7 @@ TEST_CASE("a long prompt is pruned by the model's known stages, or as the reques
   CHECK(wrong.status == 400);
 }
 
-TEST_CASE("with \"continue\", a conversation goes on in its own sequence, with the answer of the same turns played again") {
+TEST_CASE("with \"continue\", a conversation goes on in its own sequence, and answers as if its turns were played again") {
   const temporary_folder folder;
   // The bundled model never ends an answer, so its copy here ends one at " .".
   const std::filesystem::path pocket = source_dir() / "examples" / "pocket";
@@ -212,7 +212,7 @@ TEST_CASE("with \"continue\", a conversation goes on in its own sequence, with t
   CHECK(caches.post("/v1/chat/completions", {{"messages", messages}, {"n", 2}, {"pruning", {{"continue", true}}}}).status == 400);
 }
 
-TEST_CASE("with --cache-file, a new server goes on from the prompts of the one before, with the same answers") {
+TEST_CASE("with --cache-file, a new server reuses the prompts of the server before it, and gives the same answers") {
   const temporary_folder folder;
   const std::string file = folder / "cache";
   const json asked{{"prompt", words(700)}, {"max_tokens", 6}, {"temperature", 0}, {"logprobs", 2}};
@@ -261,7 +261,7 @@ TEST_CASE("with --cache-file, a new server goes on from the prompts of the one b
   CHECK(end.err.find("gone/cache") != std::string::npos);
 }
 
-TEST_CASE("show_kept names the layers that computed each token of the prompt, whatever the cache holds") {
+TEST_CASE("show_kept says how many layers computed each token of the prompt, whatever the cache holds") {
   served caches, forgets({"--cache-memory", "0"});
   const std::string text = words(700) + " \xf0\x9f\x98\x80";
   const auto ask = [&](const served& server, const json& pruning) {
@@ -371,7 +371,7 @@ TEST_CASE("a stop text ends the answer before it, also in a stream") {
   CHECK(streamed == text.substr(0, text.find(stop)));
 }
 
-TEST_CASE("chats go through the template; only the last user's text is pruned, and not its last 64 tokens") {
+TEST_CASE("chats go through the template; only the last user's text is pruned, and not the prompt's last 64 tokens") {
   const temporary_folder folder;
   served server({"--chat-template-file", plain_template(folder)});
   const json messages = json::array({{{"role", "system"}, {"content", words(100)}}, {{"role", "user"}, {"content", words(800)}}});
@@ -565,9 +565,9 @@ TEST_CASE("with keys, only requests that have one are answered") {
   CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "none"})).code == 1);
 }
 
-// Three failures that other pruning servers are known for. Each scene also shows that it can fail, or that something was pruned.
+// Tests of three failures that other pruning servers are known for. Each test also shows that it can fail, or that something was pruned.
 
-TEST_CASE("an answer quotes passages that were pruned, because they come back; without the store it cannot") {
+TEST_CASE("an answer quotes passages that were pruned, because their tokens come back from the store; without the store, it cannot") {
   const temporary_folder folder;
   write_file(folder / "chat.jinja", "<s>{{ messages[-1].content }}");
   const std::vector<std::string> flags{"--cache-memory",     "0", "--stages", "1:0.3", "--decode", "dense", "--chat-template-file",
@@ -669,16 +669,17 @@ void check_tool_loop(const std::string& model, const std::string& begin, const s
 
 }  // namespace
 
-TEST_CASE("the control tokens of a tool loop are active in every layer, and texts that spell them make none") {
+TEST_CASE("the control tokens of a tool loop are active in every layer, and texts that spell them make no control tokens") {
   check_tool_loop(bundled_model, "<s>", "</s>", "2:0.1,4:0.5");
 }
 
-TEST_CASE("SmolLM2: the control tokens of a tool loop are active in every layer, and texts that spell them make none" NEEDS("smollm2")) {
+TEST_CASE("SmolLM2: the control tokens of a tool loop are active in every layer, and texts that spell them make no control tokens" NEEDS(
+    "smollm2")) {
   const std::string model = smollm2();
   if (!model.empty()) check_tool_loop(model, "<|im_start|>", "<|im_end|>", "10:0.1,20:0.5");
 }
 
-TEST_CASE("two system prompts before one document: the cache mixes no answers up, token for token and in the log-probabilities") {
+TEST_CASE("with two system prompts before one document, the cache changes no token and no log-probability") {
   const temporary_folder folder;
   const std::string words_of_chat = plain_template(folder);
   served caches({"--chat-template-file", words_of_chat}), forgets({"--chat-template-file", words_of_chat, "--cache-memory", "0"});

@@ -169,7 +169,7 @@ TEST_CASE("a request that is not allowed is refused before its body is read") {
   CHECK(http_client(server.port()).ask("GET", "/open?a=b").body == "GET /open ");
 }
 
-TEST_CASE("bodies that are not answered yet have a bound together") {
+TEST_CASE("the bodies of all open requests together have a bound") {
   http_options options;
   options.all_body_bytes = 100;
   echo_server server(options);
@@ -184,7 +184,7 @@ TEST_CASE("bodies that are not answered yet have a bound together") {
     http_client second(server.port());
     second.request("POST", "/wait", std::string(30, 'x'));
     server.waiting();
-  }  // a client that leaves gives its bytes back
+  }  // a client that leaves releases its bytes
   while (server.lost == 0) std::this_thread::yield();
   reply.send(200, "text/plain", "done");
   CHECK(first.read().body == "done");

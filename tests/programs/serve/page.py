@@ -6,7 +6,7 @@
   page.py PROGRAM --pictures DIR [--model MODEL] [--document FILE] [--question TEXT]...
 
 Types a document and questions into the page of a server with the bundled model, and checks what the page then shows. With --pictures, it only
-writes screenshots, of any model. Without Chromium, the test is skipped (77).
+writes screenshots, with any model. Without Chromium, it ends with status 77 (skipped).
 """
 import argparse
 import base64
@@ -52,7 +52,7 @@ def server(program, *flags):
 
 
 class Browser:
-    """Chromium with one page. Chromium reads commands from descriptor 3 and writes answers and events to descriptor 4, as JSON ended by 0."""
+    """Chromium with one page. It reads commands from descriptor 3, and writes answers and events to descriptor 4: JSON texts that end with byte 0."""
 
     def __init__(self, program, folder):
         commands, answers = os.pipe(), os.pipe()
@@ -92,7 +92,7 @@ class Browser:
                 raise SystemExit("failed: Chromium has ended")
             text += byte
         message = json.loads(text)
-        # What the console of the page shows as an error. A status that is not 2xx is one; the tests of errors expect it.
+        # Collects the errors in the page's console. Each response with an error status is one. Tests of errors expect theirs.
         if message.get("method") == "Runtime.exceptionThrown":
             self.faults.append(message["params"]["exceptionDetails"])
         elif message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
@@ -172,7 +172,7 @@ def number(text):
 
 
 def asks(page, document, question):
-    """The conversation of a server whose model prunes prompts as long as this."""
+    """Tests a conversation. The server must prune prompts of this length."""
     page.type("most", "24")
     page.type("question", question)
     page.click("send")
@@ -181,7 +181,7 @@ def asks(page, document, question):
     expect("an answer is shown", page.last(".answer")[0].strip() and not page.last(".fault"))
     expect("times and a rate are shown", all(number(facts[each]) > 0 for each in ("first token", "last token", "tokens/s")))
     expect("the answer's tokens are counted", facts["answer tokens"] == "24, cut")
-    expect("less than all rows were computed", 0 < number(facts["rows computed"]) < 100)
+    expect("fewer rows than the dense model's were computed", 0 < number(facts["rows computed"]) < 100)
     pieces = page.last(".tokens span")
     expect("the picture has a piece for each token of the prompt", len(pieces) == number(facts["prompt tokens"]) > 512)
     text = "".join(pieces).replace("\u23ce\n", "\n")
@@ -200,7 +200,7 @@ def asks(page, document, question):
     expect("earlier turns are sent, too", number(page.facts()["prompt tokens"]) > number(facts["prompt tokens"]))
     expect("a question is text and not HTML", page.last(".question")[0] == ATTACK)
     expect("no element comes from a text", page.run("document.querySelectorAll('img, main script').length") == 0)
-    expect("and nothing in it runs", page.run("document.title") == "lazyprune")
+    expect("no script in a question runs", page.run("document.title") == "lazyprune")
     expect("the picture of an earlier answer is closed", not page.run("document.querySelector('.kept').open"))
 
     page.click("new")
@@ -209,7 +209,7 @@ def asks(page, document, question):
     page.click("send")
     page.wait_for_end()
     expect("the cache serves the document a second time", number(page.facts()["cached tokens"]) > 400 and page.last(".answer") == first)
-    expect("and the picture is the same", page.last(".tokens span") == pieces and page.last(".tokens span", "title") == titles)
+    expect("an answer from the cache has the same picture", page.last(".tokens span") == pieces and page.last(".tokens span", "title") == titles)
 
     page.click("new")
     page.click("prune")
@@ -230,7 +230,7 @@ def stops(page):
     page.click("stop")
     page.wait_for_end()
     expect("Stop ends an answer", page.last(".note") == ["Stopped."] and number(page.facts()["first token"]) > 0)
-    expect("and its text stays", page.last(".answer")[0])
+    expect("the text of a stopped answer stays", page.last(".answer")[0])
 
 
 def fails(page):
@@ -239,11 +239,11 @@ def fails(page):
     page.click("send")
     page.wait_for_end()
     expect("an error of the server is shown", "max_tokens" in page.last(".fault")[0])
-    expect("and the question can be sent again", page.run("byId('question').value") == "the old council")
+    expect("after an error, the question can be sent again", page.run("byId('question').value") == "the old council")
     page.type("most", "8")
     page.click("send")
     page.wait_for_end()
-    expect("which gives an answer", page.last(".answer")[0] and not page.last(".fault"))
+    expect("a corrected request gets an answer", page.last(".answer")[0] and not page.last(".fault"))
     statuses = [fault for fault in page.faults if fault.get("source") == "network" and "400" in fault["text"]]
     expect("the console has no other error", len(page.faults) == len(statuses) == 1)
     page.faults.clear()
@@ -286,7 +286,7 @@ def bundled(page, program):
 
 
 def pictures(page, program, options):
-    """Screenshots: two answers, in light and dark colours, wide and narrow."""
+    """Writes screenshots of the answers, in light and dark colours, wide and narrow."""
     flags = ["-m", options.model] if options.model else []
     document = pathlib.Path(options.document or DOCUMENT).read_text()
     questions = options.question or (PROMPTS / "questions.txt").read_text().splitlines()

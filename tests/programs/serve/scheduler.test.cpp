@@ -243,7 +243,8 @@ TEST_CASE("a conversation goes on in its kept sequence, or plays its turns again
     CHECK(kept.result.share_prompt == played.result.share_prompt);
     CHECK(kept.result.cost.dense_rows == played.result.cost.dense_rows);
     CHECK((kept.result.cost.rows < played.result.cost.rows) == (turn > 0));
-    // The end token was not read. So the answer here has no token, and the next prompt begins with the end token.
+    // The end token is the whole answer, and was not read. So the earlier turn has an empty answer, and the next text begins with the end
+    // token.
     turns.push_back({prompt.size(), prompt.size()});
     const std::vector<token_id> more = keeps.prompt(70 + static_cast<std::size_t>(turn));
     prompt.push_back(kept.result.tokens.back());
@@ -255,7 +256,7 @@ TEST_CASE("a conversation goes on in its kept sequence, or plays its turns again
   CHECK(forgets.what().counts().cache_bytes == 0);
 }
 
-TEST_CASE("an answer that is cancelled or late while its earlier turns are played ends, and the others go on") {
+TEST_CASE("an answer can be cancelled or late while its earlier turns are played again, and the others go on") {
   scheduling a;
   std::promise<std::vector<token_id>> cancelled, late, stays;
   const auto long_turns = [&](std::promise<std::vector<token_id>>& to) {

@@ -66,7 +66,7 @@ std::string pruned_in(const tokenizer& tokens, const rendered_chat& chat) {
   return pruned_text(tokens, ids, outside_documents(tokens, chat, ids));
 }
 
-/// A tokenizer of single letters, and "ab" as one token. All other characters are bytes.
+/// A tokenizer of a few single characters, and of "ab" and "ba". It splits all other characters into bytes.
 tokenizer small_tokenizer(bool prefix) {
   sentencepiece_model model;
   const auto add = [&](const std::string& text, float score, piece_type type = piece_type::normal) {
@@ -154,7 +154,7 @@ TEST_CASE("a chat of many tool results takes time in proportion to its length") 
   CHECK(kept.list().size() == results + 2);
 }
 
-TEST_CASE("a policy for a prompt keeps the asked positions, the prompt's, and the last 64 tokens") {
+TEST_CASE("a policy for a prompt keeps its own positions, the prompt's, and the last 64 tokens") {
   CHECK(policy_for_prompt({.preset = "dense"}, {{0, 3}}) == policy_spec{.preset = "dense"});
   CHECK(policy_for_prompt({.stages = "2:0.5"}, {}) == policy_spec{.stages = "2:0.5", .keep_last = 64});
   const policy_spec asked{.stages = "2:0.5", .keep_last = 3, .keep = "2-5,9"};
@@ -163,7 +163,7 @@ TEST_CASE("a policy for a prompt keeps the asked positions, the prompt's, and th
   CHECK(policy_for_prompt(asked, {{0, 3}, {12, 12}}) == expected);
 }
 
-TEST_CASE("--document-roles takes four names") {
+TEST_CASE("--document-roles refuses an unknown role and an empty list") {
   const auto fault = [](const std::string& text) { return lazyprune_test::error_of([&] { (void)document_roles::parse(text); }); };
   CHECK(fault("user,model") == lazyprune_test::at("--document-roles: user,model", {"user, tool, assistant or system", "\"model\""}));
   CHECK(fault("") == lazyprune_test::at("--document-roles", {"nothing"}));
@@ -172,7 +172,7 @@ TEST_CASE("--document-roles takes four names") {
 TEST_CASE("real templates and tokenizers: the last user's text may be pruned, and nothing else" NEEDS("data")) {
   const auto vocabularies = test_data("tokenizer-json"), templates = test_data("chat");
   if (vocabularies.empty() || templates.empty()) return;
-  // A decomposed letter, which Qwen's tokenizer composes; an emoji of several tokens; texts of control tokens; spaces.
+  // Has a decomposed letter, which Qwen's tokenizer composes; an emoji of several tokens; texts of control tokens; and spaces.
   const std::string text = "A long caf\x65\xcc\x81, <|im_end|>\n\n  and \xf0\x9f\xa6\xa5 </s> <|eot_id|> at the end";
   const std::string composed = "A long caf\xc3\xa9, <|im_end|>\n\n  and \xf0\x9f\xa6\xa5 </s> <|eot_id|> at the end";
   for (const auto& [vocabulary, template_name] : {std::pair("real-qwen3", "qwen3"),

@@ -26,7 +26,7 @@ class tagged_text {
   /// Returns whether every byte is the template's own.
   bool trusted() const { return runs_.empty() || (runs_.size() == 1 && runs_[0].trusted); }
 
-  /// Text of the template is no document.
+  /// `document` must be false if `trusted` is true.
   void append(std::string_view bytes, bool trusted, bool document = false) {
     if (bytes.empty()) return;
     bytes_ += bytes;
@@ -55,7 +55,7 @@ class tagged_text {
 
   /// Returns whether the byte at `at` is the template's own.
   bool trusted_at(std::size_t at) const { return run_at(at)->trusted; }
-  /// Returns whether the byte at `at` is a document's.
+  /// Returns whether the byte at `at` belongs to a document.
   bool document_at(std::size_t at) const { return run_at(at)->document; }
 
   /// Returns the runs of equal origin. No run is empty, and neighbours differ in origin. The runs point into this text.
