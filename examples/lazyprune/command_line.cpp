@@ -789,6 +789,10 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
           "Seconds in which open requests are answered after SIGTERM or Ctrl-C (default: 30)")
       ->type_name("N")
       ->group(server_group);
+  add_text(command, "--log", flags->log, "A file to which the server adds a line of JSON for each request, without its texts")
+      ->type_name("FILE")
+      ->group(server_group);
+  command.add_flag("--log-texts", flags->log_texts, "The lines of --log also have the texts of prompts and answers")->group(server_group);
   add_engine_flags(command, flags->backend);
   command.add_flag("--force-memory", flags->force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
   add_policy_flags(command, flags->policy, flags->model);

@@ -54,7 +54,7 @@ TEST_CASE("the checksum finds every changed bit, and does not depend on the piec
   to.checksum();
   for (const std::size_t n : {1u, 9u, 3u, 20u, 4u}) {
     in_pieces.numbers(std::span<const std::uint8_t>(numbers).first(n));
-    std::ranges::rotate(numbers, numbers.begin() + static_cast<std::ptrdiff_t>(n));
+    std::rotate(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(n), numbers.end());
   }
   in_pieces.checksum();
   CHECK(whole == pieces);

@@ -72,7 +72,7 @@ const std::map<std::string, std::string> options{
     {"inspect", "--model --no-mmap --ctx-size --json " + pruning},
     {"serve",
      "--model --host --port --api-key-file --n-predict --predict --ctx-size --sequences --cache-memory --cache-file --queue --connections "
-     "--most-body --deadline --drain --force-memory --chat-template-file --template-var --document-roles " +
+     "--most-body --deadline --drain --log --log-texts --force-memory --chat-template-file --template-var --document-roles " +
          pruning + computing},
     {"tokenize",
      "--model --prompt --file --ids --messages --chat-template-file --template-var --jsonl --no-special --no-parse-special "

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "serve/client_json.hpp"
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
+#include "serve/request_log.hpp"
 #include "serve/scheduler.hpp"
 #include "words/chat_prompt.hpp"
 #include "words/model_words.hpp"
@@ -86,6 +88,7 @@ class serving {
         policies_(policies),
         model_(flags.model),
         keys_(flags.key_file),
+        log_(flags.log),
         chosen_(policy_with_note(flags.policy, model_, policies)),
         words_(model_, flags.words),
         tokens_(words_.tokenizer_for("serve")),
@@ -288,7 +291,26 @@ class serving {
     return turns;
   }
 
+  using log_line = std::function<void(json)>;
+
+  /// Begins to answer a request for a completion, which becomes a line of the log.
   void complete(const std::string& body, bool chat, const http_reply& reply) {
+    const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
+    const log_line log = [this, id, chat](json fields) {
+      json line{{"id", id}, {"path", chat ? "/v1/chat/completions" : "/v1/completions"}};
+      line.update(fields);
+      log_.add(std::move(line));
+    };
+    try {
+      complete(body, chat, id, log, reply);
+    } catch (const std::exception& fault) {
+      const fault_answer known = answer_to(fault);
+      log({{"status", known.status}, {"code", known.body["error"]["code"]}});
+      throw;
+    }
+  }
+
+  void complete(const std::string& body, bool chat, const std::string& id, const log_line& log, const http_reply& reply) {
     const auto deadline = std::chrono::steady_clock::now() + flags_.deadline;
     const completion_request asked = read_completion_request(body, chat);
     chat_prompt prompt;
@@ -311,7 +333,6 @@ class serving {
                       std::to_string(context_) + " tokens",
                   std::to_string(*asked.predict), error_code::no_room);
 
-    const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
     const auto answer = std::make_shared<completion_answer>(asked, chat, id, name_, prompt.ids, tokens_, reply);
     std::optional<continued_conversation> conversation;
     if (asked.continues) conversation.emplace().turns = turns_of(asked, prompt);
@@ -335,12 +356,20 @@ class serving {
       choices.back().conversation = conversation;
       choices.back().alternative = i > 0;
     }
+    answer->log_to([this, log, chat, own = answer.get(),
+                    prompt = flags_.log_texts ? (chat ? asked.messages : asked.prompt.value_or("")) : ""](json fields) {
+      if (flags_.log_texts) fields.update({{chat ? "messages" : "prompt", prompt}, {"answers", own->texts()}});
+      log(std::move(fields));
+    });
     const auto tickets = scheduler_->add(std::move(choices));
-    if (!tickets)
+    if (!tickets) {
+      log({{"status", 429}, {"code", "queue_full"}});
       return send_json(reply, 429, error_json("too many requests wait; try again later", "rate_limit_error", {}, "queue_full"),
                        {{"Retry-After", "1"}});
-    reply.when_lost([this, tickets = *tickets] {
+    }
+    reply.when_lost([this, log, tickets = *tickets] {
       for (const scheduler::ticket each : tickets) scheduler_->cancel(each);
+      log({{"status", 499}, {"code", "client_left"}});  // as nginx logs it
     });
   }
 
@@ -348,6 +377,7 @@ class serving {
   const policy_registry& policies_;
   opened_model model_;
   api_keys keys_;
+  request_log log_;
   chosen_policy chosen_;
   model_words words_;
   const tokenizer& tokens_;

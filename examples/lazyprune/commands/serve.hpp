@@ -36,6 +36,8 @@ struct serve_flags {
   std::chrono::seconds deadline{0};              // from a request to the end of its answer; 0: none
   std::optional<std::size_t> cache_mebibytes{};  // for beginnings of prompts; none: a quarter of the free memory
   std::string cache_file{};                      // keeps the beginnings for the next run; empty: no file does
+  std::string log{};                             // a file with a line for each request; empty: none
+  bool log_texts = false;                        // whether these lines have the texts of prompts and answers
   bool force_memory = false;
 };
 

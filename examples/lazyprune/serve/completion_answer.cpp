@@ -210,9 +210,16 @@ void completion_answer::failed(std::exception_ptr fault) {
     answer = answer_to(known);
   } catch (...) {
   }
+  if (log_) log_({{"status", answer.status}, {"code", answer.body["error"]["code"]}});
   if (!begun_) return reply_.send(answer.status, "application/json", dumped(answer.body));
   reply_.event(dumped(answer.body));
   reply_.end_events();
+}
+
+std::vector<std::string> completion_answer::texts() const {
+  std::vector<std::string> all;
+  for (const choice& each : choices_) all.push_back(each.text.text());
+  return all;
 }
 
 json completion_answer::usage() const {
@@ -249,6 +256,12 @@ json completion_answer::kept() const {
 
 void completion_answer::finish() {
   if (std::exchange(over_, true)) return;
+  if (log_) {
+    json used = usage(), reasons = json::array();
+    used["pruning"].erase("kept");  // it has texts
+    for (const choice& each : choices_) reasons.push_back(each.reason);
+    log_({{"status", 200}, {"finish_reasons", std::move(reasons)}, {"usage", std::move(used)}});
+  }
   if (request_.stream) {
     if (request_.stream_usage) send_event(json::array(), usage());
     reply_.event("[DONE]");

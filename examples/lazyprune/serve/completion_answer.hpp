@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -50,6 +51,12 @@ class completion_answer {
                     const tokenizer& tokens, http_reply reply);
   completion_answer(const completion_answer&) = delete;
   completion_answer& operator=(const completion_answer&) = delete;
+
+  /// Calls log(fields) when the answer has ended or failed, before the client gets the end. The fields have no texts.
+  void log_to(std::function<void(nlohmann::ordered_json)> log) { log_ = std::move(log); }
+
+  /// The texts of the choices so far.
+  std::vector<std::string> texts() const;
 
   /// Sets the callbacks through which this object gets a choice's tokens. This object must outlive the generation.
   void listen(std::size_t choice, generation_options& options);
@@ -96,6 +103,7 @@ class completion_answer {
   std::deque<choice> choices_;
   std::vector<ended_answer> results_;  // of the choices that have ended
   std::vector<layer_id> layers_;       // (prompt): how many layers computed each token by the end of the prefill; empty: not asked for
+  std::function<void(nlohmann::ordered_json)> log_{};
   bool begun_ = false, over_ = false;
 };
 

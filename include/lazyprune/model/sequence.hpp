@@ -150,16 +150,18 @@ class sequence {
     }
     typename Backend::buffer rows(c.hidden);
     rows.reserve(block_rows);
-    for (const auto& [store, has] : {std::pair(&stored_, &frontier_table::stored), std::pair(&waiting_, &frontier_table::waiting)}) {
+    const auto save_rows = [&](const typename Backend::row_store& store, bool (frontier_table::*has)(position) const noexcept) {
       const std::vector<std::uint32_t> slots = slots_of_tokens(has);
       in_blocks(slots.size(), [&](std::size_t first, std::size_t count) {
         const rows_view<typename Backend::scalar> some = rows.view().slice(0, count);
-        backend.take_rows(*store, std::span(slots).subspan(first, count), some, numbered(0, count));
+        backend.take_rows(store, std::span(slots).subspan(first, count), some, numbered(0, count));
         numbers.resize(count * c.hidden);
         backend.read(some, numbers.data());
         to.row_numbers(std::span<const typename Backend::scalar>(numbers));
       });
-    }
+    };
+    save_rows(stored_, &frontier_table::stored);
+    save_rows(waiting_, &frontier_table::waiting);
     to.checksum();
   }
 

@@ -463,6 +463,39 @@ TEST_CASE("answers of many clients at once are the same as one after another") {
   CHECK(together == alone);
 }
 
+TEST_CASE("--log has a line for each request, with texts only if --log-texts asks for them") {
+  const temporary_folder folder;
+  for (const bool texts : {false, true}) {
+    const std::string file = folder / (texts ? "with" : "without");
+    std::vector<std::string> flags{"--log", file, "--sequences", "1", "--queue", "1"};
+    if (texts) flags.emplace_back("--log-texts");
+    served server(flags);
+    CHECK(server.post("/v1/completions", {{"prompt", "the council"}, {"max_tokens", 3}, {"temperature", 0}}).status == 200);
+    CHECK(server.post("/v1/completions", {{"prompt", "the council"}, {"max_tokens", -1}}).status == 400);
+    {
+      http_client leaves(server.port());
+      leaves.request("POST", "/v1/completions", json{{"prompt", "the quarries"}, {"max_tokens", 3000}, {"stream", true}}.dump());
+      while (server.metric("answers_running") == 0) std::this_thread::yield();
+    }
+    while (server.metric("answers_cancelled_total") == 0) std::this_thread::yield();
+    CHECK(server.end().code == 0);
+    const std::string log = file_text(file);
+    const std::vector<std::string> lines = lines_of(log);
+    REQUIRE(lines.size() == 3);
+    const json good = json::parse(lines[0]), bad = json::parse(lines[1]), left = json::parse(lines[2]);
+    CHECK(good["status"] == 200);
+    CHECK(good["usage"]["completion_tokens"] == 3);
+    CHECK(good["finish_reasons"] == json::array({"length"}));
+    CHECK(good["id"] != bad["id"]);
+    CHECK(bad["status"] == 400);
+    CHECK(bad["code"] == "invalid_value");
+    CHECK(left["status"] == 499);
+    CHECK((log.find("council") != std::string::npos) == texts);
+    if (texts) CHECK(good["answers"][0].get<std::string>().size() > 3);
+  }
+  CHECK(lazyprune_program({"serve", "--port", "0", "--log", folder / "none/log"}).code == 1);
+}
+
 TEST_CASE("an answer whose client leaves is cancelled") {
   served server;
   {
