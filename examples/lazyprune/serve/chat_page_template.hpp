@@ -164,7 +164,7 @@ function requestFor(content) {
     stream_options: {include_usage: true},
     max_tokens: byId('most').valueAsNumber,  // an empty field is null in JSON, and the server then decides
     temperature: byId('temperature').valueAsNumber,
-    pruning: byId('prune').checked ? {show_kept: true} : false,
+    pruning: byId('prune').checked ? {show_kept: true, continue: model.has_chat_template} : false,
   };
   if (!model.has_chat_template)
     return ['v1/completions', {prompt: turns.map(turn => turn.content + turn.answer + '\n\n').join('') + content, ...body}];
