@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Measures `lazyprune serve`: many clients, questions about one document, and the wait between tokens while long prompts arrive.
 
-  run.py MODEL [--program FILE] [--document FILE] [--characters N] [--context-characters N] [--tokens N] [--rounds N] [FLAGS OF serve]
+  run.py MODEL [--program FILE] [--document FILE] [--characters N] [--context-characters N] [--tokens N] [--rounds N] [--tables NAME,...] [FLAGS OF serve]
 
 Each table is printed in Markdown, with medians over the rounds. The document is repeated until it has N characters (default: 16800, which is about
 4,000 tokens of SmolLM2).
 
+alone          one client generates 300 tokens, greedy and not as a stream, in turn with `lazyprune bench`: the tokens a second after the first.
 many clients   1, 4 and 16 clients each generate N tokens (default 768) after about 512 tokens of context. The rate counts the
                tokens between two moments: every client has its first token, and the first client is done.
 questions      the first and the second question about the document, pruned as the server decides and dense: the seconds to the first token, and
@@ -73,6 +74,21 @@ def together(works):
     for thread in threads:
         thread.join()
     return results
+
+
+def alone(server, text, options):
+    prompt = text[: options.context_characters]
+    length = server.ask("/v1/completions", prompt=prompt, max_tokens=1, pruning=False)["usage"]["prompt_tokens"]
+    rates = {"bench": [], "serve": []}
+    for round in range(options.rounds):
+        command = [options.program, "bench", "-m", options.model, "-P", str(length), "-n", "300", "-r", "1", "--policy", "dense", "-o", "json"]
+        runs = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+        rates["bench"] += [run["tokens_per_s"] for run in runs if run["test"].startswith("tg")]
+        begin = time.monotonic()
+        usage = server.ask("/v1/completions", prompt=f"{round} {prompt}", max_tokens=300, temperature=0, pruning=False)["usage"]
+        rates["serve"].append((usage["completion_tokens"] - 1) / (time.monotonic() - begin - usage["pruning"]["seconds_to_first_token"]))
+    bench, serve = (statistics.median(each) for each in rates.values())
+    print(f"| | tokens/s after {length} tokens |\n|---|---:|\n| bench | {bench:.0f} |\n| serve, one client | {serve:.0f} ({serve / bench:.3f}x) |\n")
 
 
 def many_clients(server, text, options):
@@ -147,14 +163,15 @@ def main():
     parser.add_argument("--context-characters", type=int, default=2100)
     parser.add_argument("--tokens", type=int, default=768)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tables", default="alone,many_clients,questions,arriving")
     options, options.flags = parser.parse_known_args()
     document = options.document.read_text()
     text = (document * (options.characters // len(document) + 1))[: options.characters]
     server = Server(options)
     try:
-        many_clients(server, text, options)
-        questions(server, text, options)
-        arriving(server, text, options)
+        for table in (alone, many_clients, questions, arriving):
+            if table.__name__ in options.tables.split(","):
+                table(server, text, options)
     finally:
         server.end()
 

@@ -107,6 +107,7 @@ class serving {
     http.allows = [this](std::string_view path, std::string_view authorization) {
       return path == "/" || path == "/health" || keys_.allow(authorization);
     };
+    http.at_once = [this](const http_request& request, const http_reply& reply) { return answer_at_once(request, reply); };
     http.refusal =
         dumped(error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"));
     server_.emplace(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
@@ -174,20 +175,30 @@ class serving {
     return text;
   }
 
+  static bool is(const http_request& request, std::string_view method, std::string_view path) {
+    return (request.method == method || (method == "GET" && request.method == "HEAD")) && request.path == path;
+  }
+
+  /// Answers those who watch the server, who must not wait while a long prompt is tokenized.
+  bool answer_at_once(const http_request& request, const http_reply& reply) const {
+    if (is(request, "GET", "/health"))
+      send_json(reply, 200, {{"status", "ok"}});
+    else if (is(request, "GET", "/metrics"))
+      reply.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics());
+    else
+      return false;
+    return true;
+  }
+
   void answer(http_request request, const http_reply& reply) {
-    const auto is = [&](std::string_view method, std::string_view path) {
-      return (request.method == method || (method == "GET" && request.method == "HEAD")) && request.path == path;
-    };
-    if (is("GET", "/health")) return send_json(reply, 200, {{"status", "ok"}});
-    if (is("GET", "/"))
+    if (is(request, "GET", "/"))
       return reply.send(200, "text/html; charset=utf-8", chat_page(),
                         {{"Content-Security-Policy", content_policy(page_scripts::inline_with_requests) + "; frame-ancestors 'none'"}});
     try {
-      if (is("GET", "/v1/models")) return send_json(reply, 200, {{"object", "list"}, {"data", json::array({about_model()})}});
-      if (is("GET", "/metrics")) return reply.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics());
-      if (is("POST", "/tokenize")) return tokenize(request.body, reply);
-      if (is("POST", "/v1/chat/completions")) return complete(request.body, true, reply);
-      if (is("POST", "/v1/completions")) return complete(request.body, false, reply);
+      if (is(request, "GET", "/v1/models")) return send_json(reply, 200, {{"object", "list"}, {"data", json::array({about_model()})}});
+      if (is(request, "POST", "/tokenize")) return tokenize(request.body, reply);
+      if (is(request, "POST", "/v1/chat/completions")) return complete(request.body, true, reply);
+      if (is(request, "POST", "/v1/completions")) return complete(request.body, false, reply);
     } catch (const std::exception& fault) {
       const fault_answer known = answer_to(fault);
       return send_json(reply, known.status, known.body);

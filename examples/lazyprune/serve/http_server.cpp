@@ -258,6 +258,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     watch();
     const http_reply reply(server_.shared_from_this(), weak_from_this(), requests_);
     kept_ = shared_from_this();  // until the answer has ended
+    if (server_.options.at_once && server_.options.at_once(request, reply)) return;
     asio::post(server_.worker, [&handle = server_.handle, request = std::move(request), reply]() mutable {
       try {
         handle(std::move(request), reply);

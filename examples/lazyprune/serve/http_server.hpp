@@ -22,6 +22,8 @@ struct http_request {
   std::string body;
 };
 
+class http_reply;
+
 struct http_options {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;               // 0: a free port, see http_server::port
@@ -30,6 +32,9 @@ struct http_options {
   std::size_t all_body_bytes = 256 << 20;  // of all open requests together; a further body is refused (503)
   std::chrono::seconds idle{75};           // a connection without a request is closed after this time
   std::chrono::seconds stalled{60};        // a client that takes this long to send a request, or to take what is written, is cut off
+  // Answers requests that take no time, and returns whether it has answered. The server's thread calls it, so such a request does not wait
+  // for others. Empty: the handler answers all requests.
+  std::function<bool(const http_request&, const http_reply&)> at_once{};
   // Returns whether to read the body of a request to this path with this Authorization header. If not, the client gets status 401 and
   // `refusal`, a JSON text. The server's thread calls it. Empty: all requests are allowed.
   std::function<bool(std::string_view path, std::string_view authorization)> allows{};

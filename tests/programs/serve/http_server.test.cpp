@@ -29,8 +29,10 @@ namespace {
 /// A server in a thread of its own. It answers /echo with the request, streams /events, throws at /throw, and leaves /wait open.
 class echo_server {
  public:
-  explicit echo_server(http_options options = {})
-      : server_(prepared(std::move(options)), [this](http_request request, http_reply reply) { answer(std::move(request), reply); }),
+  /// `slow`: what the handler of /slow waits for.
+  explicit echo_server(http_options options = {}, std::shared_future<void> slow = {})
+      : slow_(std::move(slow)),
+        server_(prepared(std::move(options)), [this](http_request request, http_reply reply) { answer(std::move(request), reply); }),
         thread_([this] { server_.run(std::chrono::seconds(drain)); }) {}
   ~echo_server() {
     server_.drain();
@@ -61,6 +63,7 @@ class echo_server {
   }
 
   void answer(http_request request, const http_reply& reply) {
+    if (request.path == "/slow") slow_.wait();
     if (request.path == "/throw") throw std::runtime_error("a fault of the handler");
     if (request.path == "/events") {
       reply.begin_events();
@@ -77,6 +80,7 @@ class echo_server {
     reply.send(200, "text/plain", request.method + ' ' + request.path + ' ' + request.body);
   }
 
+  std::shared_future<void> slow_;
   std::mutex mutex_;
   std::vector<http_reply> waiting_;
   http_server server_;
@@ -167,6 +171,24 @@ TEST_CASE("a request that is not allowed is refused before its body is read") {
   CHECK(client.is_closed());
   CHECK(http_client(server.port()).ask("POST", "/echo", "body", "Authorization: Bearer key\r\n").body == "POST /echo body");
   CHECK(http_client(server.port()).ask("GET", "/open?a=b").body == "GET /open ");
+}
+
+TEST_CASE("a request that takes no time does not wait for one whose handler takes long") {
+  http_options options;
+  options.at_once = [](const http_request& request, const http_reply& reply) {
+    if (request.path != "/health") return false;
+    reply.send(200, "text/plain", "well");
+    return true;
+  };
+  std::promise<void> done;
+  echo_server server(options, done.get_future().share());
+  http_client slow(server.port()), behind(server.port());
+  slow.request("GET", "/slow");
+  behind.request("GET", "/echo");
+  for (int i = 0; i < 3; ++i) CHECK(http_client(server.port()).ask("GET", "/health").body == "well");
+  done.set_value();
+  CHECK(slow.read().body == "GET /slow ");
+  CHECK(behind.read().body == "GET /echo ");
 }
 
 TEST_CASE("the bodies of all open requests together have a bound") {
