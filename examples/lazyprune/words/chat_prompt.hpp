@@ -58,7 +58,7 @@ position_spans outside_documents(const tokenizer& tokens, const rendered_chat& c
 std::vector<earlier_turn> earlier_turns(const chat_words& words, const tokenizer& tokens, chat_request chat, std::span<const token_id> ids,
                                         std::span<const token_id> ends);
 
-/// Whether the chat has an answer after a user's message.
+/// Returns whether the chat has an answer after a user's message.
 bool has_answers(const chat_request& chat);
 
 /// Returns the chat's first turn: the messages before the first answer to a user.

@@ -215,7 +215,7 @@ class continuous_batch {
     return parts;
   }
 
-  /// Whether a step with outputs may also run rows of earlier tokens: rows that the chunks left out, or revived ones.
+  /// Returns whether a step with outputs may also run rows of earlier tokens. The chunks left them out, or they are revived.
   bool runs_earlier_rows(const sequence<Backend>& seq) const {
     return seq.session().chunk_layers(phase::prefill) < work_.model().config.layers;
   }

@@ -139,7 +139,7 @@ class prefix_cache {
     }
   }
 
-  /// Whether the sequence has read only chunks through `depth` layers.
+  /// Returns whether the sequence has read only chunks through `depth` layers.
   static bool is_beginning(const sequence<Backend>& seq, layer_id depth) {
     const frontier_table& tokens = seq.session().tokens();
     for (position t = 0; t < seq.known(); ++t)

@@ -64,7 +64,7 @@ class resumable_forward {
     return true;
   }
 
-  /// Whether an observer has stopped the step. The sequence has then forgotten it.
+  /// Returns whether an observer has stopped the step. The sequence has then forgotten it.
   bool stopped() const { return stopped_; }
 
  private:

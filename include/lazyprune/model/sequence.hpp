@@ -297,7 +297,7 @@ class sequence {
     for (std::size_t first = 0; first < size; first += block_rows) work(first, std::min(block_rows, size - first));
   }
 
-  /// Whether the cache has a token's keys and values in this layer.
+  /// Returns whether the cache has a token's keys and values in this layer.
   static bool has_keys(const frontier_table& table, layer_id l, position t) { return l < table.frontier(t) && !table.dropped_for_good(t); }
 
   /// The slots of the tokens for which `has` is true, in the order of the tokens.

@@ -106,7 +106,7 @@ class transformer {
     });
   }
 
-  /// Whether an observer has stopped the steps.
+  /// Returns whether an observer has stopped the steps.
   bool stopped() const { return stopped_; }
 
   /// The number of rows of the layer that ran last.

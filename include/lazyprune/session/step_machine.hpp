@@ -159,7 +159,7 @@ class step_machine {
     restart_from(end);
   }
 
-  /// Whether a step had outputs, so that the policy may have pruned. Otherwise the session has read only chunks.
+  /// Returns whether a step had outputs, so that the policy may have pruned. Otherwise the session has read only chunks.
   bool queried() const noexcept { return queried_; }
 
   /// Returns the state of this session's sequence. Call it between steps. The state leaves out changes of the policy's own parts.

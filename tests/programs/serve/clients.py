@@ -15,38 +15,24 @@ import json
 import pathlib
 import random
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 
 import openai
 
-TEMPLATE = (
-    "{% for m in messages %}{{ m.role }} : {{ m.content }} . {% endfor %}{% if add_generation_prompt %}assistant : {% endif %}"
-)
+from started import TEMPLATE, expect, server
+
 QUESTION = [{"role": "system", "content": "the council remembered"}, {"role": "user", "content": "the old quarries"}]
 
 
-def expect(what, fact):
-    if not fact:
-        raise SystemExit(f"failed: {what}")
-    print(f"passed: {what}", flush=True)
-
-
 @contextlib.contextmanager
-def server(program, *flags):
+def templated_server(program, *flags):
     with tempfile.TemporaryDirectory() as folder:
         template = pathlib.Path(folder) / "chat.jinja"
         template.write_text(TEMPLATE)
-        command = [program, "serve", "--port", "0", "--chat-template-file", template, *flags]
-        process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
-        try:
-            yield process, process.stderr.readline().split(" at ")[1].strip()
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
-        expect("SIGTERM ends the server with code 0", process.returncode == 0)
+        with server(program, "--chat-template-file", template, *flags) as started:
+            yield started
 
 
 def metric(client, name):
@@ -166,11 +152,11 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--seconds", type=int, default=20)
     options = parser.parse_args()
-    with server(options.program) as (_, url):
+    with templated_server(options.program) as (_, url):
         with_openai(url)
         with_langchain(url)
         with_curl(url)
-    with server(options.program, "--cache-memory", "64", "-c", "2048") as (process, url):
+    with templated_server(options.program, "--cache-memory", "64", "-c", "2048") as (process, url):
         soak(process, url, options.seconds)
 
 

@@ -10,45 +10,21 @@ writes screenshots, with any model. Without Chromium, it ends with status 77 (sk
 """
 import argparse
 import base64
-import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 
+from started import TEMPLATE, expect, server
+
 PROMPTS = pathlib.Path(__file__).resolve().parents[3] / "examples/pocket/prompts"
 DOCUMENT = PROMPTS / "document.txt"
-TEMPLATE = "{% for m in messages %}{{ m.role }} : {{ m.content }} . {% endfor %}{% if add_generation_prompt %}assistant : {% endif %}"
 ATTACK = "<img src=x onerror=\"document.title='attacked'\"><script>document.title='attacked'</script>"
 PATIENCE = 120  # seconds, for a slow machine
-
-
-def expect(what, fact):
-    if not fact:
-        raise SystemExit(f"failed: {what}")
-    print(f"passed: {what}", flush=True)
-
-
-@contextlib.contextmanager
-def server(program, *flags):
-    command = [program, "serve", "--port", "0", *flags]
-    process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
-    try:
-        for line in process.stderr:
-            if " at http://" in line:
-                yield line.split(" at ")[1].strip()
-                break
-        else:
-            raise SystemExit("failed: the server did not start")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
 
 
 class Browser:
@@ -264,7 +240,7 @@ def bundled(page, program):
         template = pathlib.Path(folder) / "chat.jinja"
         template.write_text(TEMPLATE)
         (pathlib.Path(folder) / "keys").write_text("the-key\n")
-        with server(program, "-t", "1", "--chat-template-file", template) as url:
+        with server(program, "-t", "1", "--chat-template-file", template) as (_, url):
             page.open(url)
             page.choose_file("file", DOCUMENT)
             page.wait("the text of the file", "byId('document').value !== ''")
@@ -273,7 +249,7 @@ def bundled(page, program):
             fits(page)
             stops(page)
             fails(page)
-        with server(program, "-t", "1", "--api-key-file", pathlib.Path(folder) / "keys") as url:
+        with server(program, "-t", "1", "--api-key-file", pathlib.Path(folder) / "keys") as (_, url):
             page.open(url)
             expect("a server with keys asks for one", not page.run("byId('key-line').hidden") and "key" in page.run("byId('model').textContent"))
             page.faults.clear()
@@ -292,7 +268,7 @@ def pictures(page, program, options):
     questions = options.question or (PROMPTS / "questions.txt").read_text().splitlines()
     folder = pathlib.Path(options.pictures)
     folder.mkdir(parents=True, exist_ok=True)
-    with server(program, *flags) as url:
+    with server(program, *flags) as (_, url):
         page.open(url)
         page.picture(folder / "empty.png")
         page.type("document", document)
