@@ -325,6 +325,27 @@ TEST_CASE("a sequence can be stopped while its prompt is read, or while it gener
   CHECK(b.batch.empty());
 }
 
+TEST_CASE("a callback can stop another sequence of the same step") {
+  for (const bool reads : {false, true}) {  // whether the other sequence still reads its prompt
+    CAPTURE(reads);
+    batch_bench<reference<double>> b;
+    std::size_t other = 0, tokens = 0;
+    sequence_asked stops = asks({1, 2, 3, 4}, 5);
+    stops.options.on_token = [&](token_id) {
+      if (++tokens == 2) b.batch.stop(other);
+      return true;
+    };
+    b.add(std::move(stops));
+    if (reads) b.step(10);
+    other = b.add(asks(lazyprune_test::some_tokens(reads ? 30 : 6), 5));
+    b.to_the_end(10);
+    CHECK(tokens == 5);
+    CHECK(b.ended.at(other).fault == nullptr);
+    CHECK(b.ended.at(other).result.reason == finish_reason::stop);
+    CHECK(b.ended.at(other).result.tokens.size() == (reads ? 0u : 1u));
+  }
+}
+
 TEST_CASE("a sequence that has left can go on with its next turn") {
   batch_bench<reference<double>> b;
   const std::vector<token_id> first = lazyprune_test::some_tokens(12), second{5, 6, 7};

@@ -65,6 +65,12 @@ class cpu : public host_backend<float> {
     detail::with_team(threads_, work);
   }
 
+  /// Calls work(i) for each i below `count`, on the backend's threads.
+  template <class Work>
+  void in_parallel(std::size_t count, const Work& work) const {
+    detail::for_tasks(threads_, count, [&](std::size_t i, std::size_t) { work(i); });
+  }
+
   void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) const {
     const auto by = static_cast<float>(scale);
     detail::for_tasks(team_for(out.rows * out.columns), ids.size(), [&](std::size_t r, std::size_t) {

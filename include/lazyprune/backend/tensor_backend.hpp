@@ -185,7 +185,8 @@ concept weight_packer = requires(B b, std::span<const tensor> parts, const tenso
 };
 
 /// The operations of a backend, see the top of this file. A backend may have a member `in_one_team(work)`, which calls work() once. The
-/// operations in it may share a team of threads. If work() throws, in_one_team throws the same exception.
+/// operations in it may share a team of threads. If work() throws, in_one_team throws the same exception. It may also have a member
+/// `in_parallel(count, work)`, which calls work(i) for each i below `count`, on several threads. Then work(i) does not throw.
 template <class B>
 concept tensor_backend = weight_packer<B> && std::floating_point<typename B::scalar> &&
     std::constructible_from<typename B::buffer, std::size_t> && std::movable<typename B::buffer> &&                    // columns
@@ -254,6 +255,16 @@ void in_one_team(const B& backend, const Work& work) {
     backend.in_one_team(work);
   else
     work();
+}
+
+/// Calls work(i) for each i below `count`, by the backend's `in_parallel`, or one after the other if the backend has none. work(i) must not
+/// throw.
+template <tensor_backend B, class Work>
+void in_parallel(const B& backend, std::size_t count, const Work& work) {
+  if constexpr (requires { backend.in_parallel(count, work); })
+    backend.in_parallel(count, work);
+  else
+    for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
 }  // namespace v0

@@ -302,21 +302,40 @@ class continuous_batch {
       }
       return;
     }
+    std::vector<member*> generating;
+    std::vector<generation_run*> runs;
+    std::vector<scalars> to_choose_from;
     for (const part& p : parts) {
       const scalars own = logits.first(p.step.outputs * work_.model().config.vocabulary);
       logits = logits.subspan(own.size());
       member& m = *p.whose;
-      try {
-        if (m.unread.empty()) {
-          m.run.choose(own);
-          m.run.take(own, clock::now() - start);
-        } else {
-          m.unread = m.unread.subspan(p.step.tokens.size());
-          if (m.unread.empty()) begin_after_prompt(m, own);
-        }
-      } catch (...) {
-        m.fail();
+      if (!m.stays()) continue;  // a callback has stopped it
+      if (m.unread.empty()) {
+        generating.push_back(&m);
+        runs.push_back(&m.run);
+        to_choose_from.push_back(own);
+        continue;
       }
+      m.unread = m.unread.subspan(p.step.tokens.size());
+      guarded(m, [&] {
+        if (m.unread.empty()) begin_after_prompt(m, own);
+      });
+    }
+    const std::vector<std::exception_ptr> faults = detail::choose_together<Backend>(work_, runs, to_choose_from);
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      guarded(*generating[i], [&] {
+        if (faults[i]) std::rethrow_exception(faults[i]);
+        if (generating[i]->stays()) runs[i]->take(to_choose_from[i], clock::now() - start);
+      });
+  }
+
+  /// Calls work(). If it throws, the sequence leaves with this fault.
+  template <class Work>
+  static void guarded(member& m, const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      m.fail();
     }
   }
 

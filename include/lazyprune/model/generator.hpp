@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <set>
 #include <string>
@@ -189,9 +190,10 @@ class generating {
     return {seq_, input_, phase::decode, input_.size(), &in_decode_};
   }
 
-  /// Chooses a token from each row of logits, up to the first token that differs from its draft. Forgets that draft and all later ones.
+  /// Chooses a token from each row of logits, up to the first token that differs from its draft. Does not change the sequence, so several
+  /// threads may choose for different sequences at once.
   void choose(scalars logits) {
-    const std::size_t outputs = logits.size() / work_.model().config.vocabulary, before = result_.tokens.size();
+    const std::size_t outputs = outputs_of(logits), before = result_.tokens.size();
     chosen_.clear();
     do {
       const std::size_t step = before + chosen_.size();
@@ -200,11 +202,10 @@ class generating {
       chosen_.push_back(options_.force.empty() ? choose_(row) : options_.force[step]);
       choose_.accept(std::span(&chosen_.back(), 1));
     } while (chosen_.size() < outputs && chosen_.back() == input_[chosen_.size()]);
-    result_.drafted += outputs - 1;
-    truncate(seq_.known() - (outputs - chosen_.size()));
   }
 
-  /// Adds the chosen tokens of a step to the result. Empty `logits` mean that an observer stopped the step.
+  /// Adds the chosen tokens of a step to the result, and forgets the drafts that differ. Empty `logits` mean that an observer stopped the
+  /// step.
   void take(scalars logits, clock::duration passed) {
     if (logits.empty()) {
       result_.reason = finish_reason::stop;
@@ -214,6 +215,9 @@ class generating {
     const bool prefill = result_.tokens.empty();
     (prefill ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(passed).count();
     if (!prefill) ++result_.decode_steps;
+    const std::size_t outputs = outputs_of(logits);
+    result_.drafted += outputs - 1;
+    truncate(seq_.known() - (outputs - chosen_.size()));
     if (options_.on_step) options_.on_step(seq_.session());
     goes_on_ = hand_out(logits) && seq_.known() < context_ && result_.tokens.size() < wanted();
   }
@@ -267,6 +271,8 @@ class generating {
     return true;
   }
 
+  std::size_t outputs_of(scalars logits) const { return logits.size() / work_.model().config.vocabulary; }
+
   scalars logits_of(scalars logits, std::size_t row) const {
     const std::size_t vocabulary = work_.model().config.vocabulary;
     return logits.subspan(row * vocabulary, vocabulary);
@@ -311,6 +317,21 @@ class generating {
   generation result_;
 };
 
+/// Lets each sequence choose from its logits, on the threads of the backend. Returns for each sequence what its `choose` threw, or null.
+template <tensor_backend Backend>
+std::vector<std::exception_ptr> choose_together(const workspace<Backend>& work, std::span<generating<Backend>* const> seqs,
+                                                std::span<const typename generating<Backend>::scalars> logits) {
+  std::vector<std::exception_ptr> faults(seqs.size());
+  in_parallel(work.backend(), seqs.size(), [&](std::size_t i) {
+    try {
+      seqs[i]->choose(logits[i]);
+    } catch (...) {
+      faults[i] = std::current_exception();
+    }
+  });
+  return faults;
+}
+
 /// Runs one decode step of several sequences, as one batch.
 template <tensor_backend Backend>
 void step_together(workspace<Backend>& work, std::span<generating<Backend>* const> seqs) {
@@ -329,8 +350,9 @@ void step_together(workspace<Backend>& work, std::span<generating<Backend>* cons
     for (std::size_t i = 0; i < seqs.size(); ++i) {
       logits[i] = rest.first(batch[i].outputs * work.model().config.vocabulary);
       rest = rest.subspan(logits[i].size());
-      seqs[i]->choose(logits[i]);
     }
+    for (const std::exception_ptr& fault : choose_together<Backend>(work, seqs, logits))
+      if (fault) std::rethrow_exception(fault);
   }
   const auto passed = clock::now() - start;
   for (std::size_t i = 0; i < seqs.size(); ++i) seqs[i]->take(logits[i], passed);
