@@ -7,19 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <span>
 #include <string>
 #include <vector>
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "fuzzed.hpp"
 
 namespace {
 
-using lazyprune_test::characters, lazyprune_test::unless_refused;
+using namespace lazyprune_test;
 
 /// Reads each value as every type, and the first and last byte of each tensor.
 void read_all(const lazyprune::gguf_file& file) {
@@ -36,20 +31,14 @@ void read_all(const lazyprune::gguf_file& file) {
     if (!t.data.empty()) sum = sum + std::to_integer<int>(t.data.front()) + std::to_integer<int>(t.data.back());
 }
 
-/// Returns a file in memory with these bytes.
-lazyprune::mapped_file file_of(std::span<const std::uint8_t> bytes) {
-  static const int memory = ::memfd_create("input", 0);
-  const bool written = ::ftruncate(memory, 0) == 0 && ::pwrite(memory, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
-  if (!written) std::abort();
-  return lazyprune::mapped_file("/proc/self/fd/" + std::to_string(memory));
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string path = file_of(text_of({data, size}));
+  const bounded_work bounds(size);
   unless_refused([&] {
     std::vector<lazyprune::gguf_file> parts;
-    parts.emplace_back(file_of({data, size}));
+    parts.emplace_back(lazyprune::mapped_file(path));
     read_all(parts[0]);
     unless_refused([&] { lazyprune::model_config_of(parts); });
     unless_refused([&] {

@@ -5,6 +5,7 @@
 #include <lazyprune/model/byte_stream.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,15 @@ inline lazyprune::byte_reader reader_of(std::string bytes) {
         return count;
       },
       "bytes");
+}
+
+/// Returns the bytes with the checksum at their end corrected.
+inline std::string resealed(std::string bytes) {
+  bytes.resize(bytes.size() - sizeof(std::uint64_t));
+  lazyprune::detail::byte_checksum sum;
+  sum.add(bytes.data(), bytes.size());
+  const std::uint64_t number = sum.sum();
+  return bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
 }  // namespace lazyprune_test

@@ -29,6 +29,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::begin, lazyprune_test::failing, lazyprune_test::some_tokens, lazyprune_test::tiny_config, lazyprune_test::tiny_model;
 using lazyprune_test::error_of;
+using lazyprune_test::resealed;
 
 const stages hard{{1, 0.5}, {3, 0.5}};
 
@@ -840,19 +841,6 @@ TEST_CASE("for every policy, a loaded sequence goes on with the bits of the save
   check_saving(cpu(execution{}));
   for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) check_saving(cpu(execution{.kv = kv}));
 }
-
-namespace {
-
-/// Returns the bytes with their checksum corrected.
-std::string resealed(std::string bytes) {
-  bytes.resize(bytes.size() - sizeof(std::uint64_t));
-  detail::byte_checksum sum;
-  sum.add(bytes.data(), bytes.size());
-  const std::uint64_t number = sum.sum();
-  return bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
-}
-
-}  // namespace
 
 TEST_CASE("changed bytes with a correct checksum are refused, or give a sequence that works") {
   cpu backend{execution{}};
