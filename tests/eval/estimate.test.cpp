@@ -25,6 +25,14 @@ TEST_CASE("a ratio is the ratio of the sums, and the two numbers of a sample are
   CHECK(ratio_of(std::vector<double>{1, 3}, std::vector<double>{1, 1}).mean == 2);
 }
 
+TEST_CASE("the order of the samples changes no bit of an estimate") {
+  const std::vector<double> values{0.1, 0.7, 0.2, 1e9, 0.3, 0.1}, mixed{0.3, 0.1, 1e9, 0.1, 0.7, 0.2};
+  CHECK(estimate_of(values) == estimate_of(mixed));
+  const std::vector<double> others{5, 6, 7, 8, 9, 10}, others_mixed{9, 5, 8, 10, 6, 7};
+  CHECK(ratio_of(values, others) == ratio_of(mixed, others_mixed));
+  CHECK(ratio_of(values, others).ci95 != ratio_of(values, others_mixed).ci95);  // other pairs
+}
+
 TEST_CASE("tasks have equal weights, and their intervals add like those of independent means") {
   const std::vector<estimate> tasks{{10, {7, 13}}, {20, {16, 24}}};
   const auto known = [](const estimate& e) { return std::optional(e); };

@@ -40,11 +40,13 @@ struct bootstrap {
     return {percentile(values, 0.025), percentile(values, 0.975)};
   }
 
-  /// Returns the interval of the samples' mean.
+  /// Returns the interval of the samples' mean. It does not depend on the order of the samples: the draws are of the sorted samples.
   interval operator()(std::span<const double> samples) const {
+    std::vector<double> sorted(samples.begin(), samples.end());
+    std::ranges::sort(sorted);
     return (*this)(samples.size(), [&](std::span<const std::size_t> drawn) {
       double sum = 0;
-      for (const std::size_t i : drawn) sum += samples[i];
+      for (const std::size_t i : drawn) sum += sorted[i];
       return sum / static_cast<double>(drawn.size());
     });
   }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Means of samples, ratios of sums, and means over tasks, each with its confidence interval.
+// Means of samples, ratios of sums, and means over tasks, each with its confidence interval. The order of the samples changes no bit: the
+// parts of a run, put together in any order, have the estimates of the whole run.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/eval/bootstrap.hpp>
@@ -23,19 +26,22 @@ struct estimate {
 
 /// Returns the mean of the values and its interval. There must be at least one value.
 inline estimate estimate_of(std::span<const double> values, const bootstrap& draws = {}) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return {sum / static_cast<double>(values.size()), draws(values)};
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  return {std::accumulate(sorted.begin(), sorted.end(), 0.0) / static_cast<double>(sorted.size()), draws(sorted)};
 }
 
 /// Returns the sum of `upper` over the sum of `lower`. Entry i of each list belongs to sample i, so the bootstrap draws the two entries
 /// together.
 inline estimate ratio_of(std::span<const double> upper, std::span<const double> lower, const bootstrap& draws = {}) {
+  std::vector<std::pair<double, double>> sorted;
+  for (std::size_t i = 0; i < upper.size(); ++i) sorted.emplace_back(upper[i], lower[i]);
+  std::ranges::sort(sorted);
   const auto ratio = [&](std::span<const std::size_t> drawn) {
     double above = 0, below = 0;
     for (const std::size_t i : drawn) {
-      above += upper[i];
-      below += lower[i];
+      above += sorted[i].first;
+      below += sorted[i].second;
     }
     return above / below;
   };
