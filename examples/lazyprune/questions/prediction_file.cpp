@@ -1,109 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "questions/prediction_file.hpp"
 
-#include <algorithm>
-#include <cstdio>
-#include <string>
 #include <utility>
 
-#include <sys/file.h>
-#include <sys/stat.h>
-
-#include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/records.hpp>
-#include <lazyprune/files/output_file.hpp>
 
 namespace lazyprune {
 namespace program {
 
-prediction_file::prediction_file(std::filesystem::path path, bool resume)
-    : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
-  if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
-  unfinished_ += ".unfinished";
-  untouched_ = !std::filesystem::exists(unfinished_);
-  replaces_ = !resume && std::filesystem::exists(path_);
-  if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of an interrupted run");
-  const bool finished = untouched_ && resume && std::filesystem::exists(path_);
-  if (finished) read(path_);
-  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written",
-                    untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
-  struct stat before {};
-  if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before))
-    fail("to give it the permissions of " + path_.string());
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process that writes to it", "one");
-  if (finished) {
-    std::string all;
-    for (const eval_prediction& prediction : done_) all += to_line(prediction) + '\n';
-    put(all);
-  } else if (resume) {
-    drop_half_line();
-    read(unfinished_);
-  }
-}
-
-prediction_file::~prediction_file() {
-  if (untouched_) ::unlink(unfinished_.c_str());
-}
+prediction_file::prediction_file(const std::filesystem::path& path, bool resume)
+    : file_(path, resume, [this](const std::filesystem::path& earlier) {
+        line_reader lines(earlier, longest_json_line);
+        done_ = read_predictions(lines);
+      }) {}
 
 void prediction_file::add(eval_prediction prediction) {
-  untouched_ = false;
-  put(to_line(prediction) + '\n');
+  file_.add(to_line(prediction));
   done_.push_back(std::move(prediction));
 }
 
-void prediction_file::commit() {
-  sync();
-  if (std::rename(unfinished_.c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
-  if (!sync_folder_of(target_)) fail("to keep its name on the disk");
-  untouched_ = false;
-}
-
 void prediction_file::commit(std::span<const std::size_t> order) {
-  if (std::ranges::is_sorted(order)) return commit();
-  sync();  // until the ordered file is complete, the unfinished file is the only copy
-  try {
-    output_file file(path_);
-    for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
-    file.commit();
-  } catch (const error& fault) {
-    if (fault.code() != error_code::io) throw;
-    throw error(path_.string(), "unfinished: " + unfinished_.string(), "to put the predictions in order", fault.what(), error_code::io);
-  }
-  ::unlink(unfinished_.c_str());
-  untouched_ = false;
-}
-
-void prediction_file::sync() {
-  if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
-}
-
-/// Writes one line with one call. If the program is killed, only the last line can be incomplete.
-void prediction_file::put(std::string_view line) {
-  const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
-  if (write_fully(line, write)) return;
-  const int reason = errno;
-  drop_half_line();  // other threads may still add predictions, which must begin on a new line
-  errno = reason;
-  fail("to add a prediction");
-}
-
-void prediction_file::read(const std::filesystem::path& path) {
-  line_reader lines(path, longest_json_line);
-  done_ = read_predictions(lines);
-}
-
-void prediction_file::drop_half_line() {
-  char last = '\n';
-  ::off_t end = ::lseek(file_.get(), 0, SEEK_END);
-  for (; end > 0; --end) {
-    if (::pread(file_.get(), &last, 1, end - 1) != 1) fail("to read it");
-    if (last == '\n') break;
-  }
-  if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to remove an incomplete line from its end");
-}
-
-void prediction_file::fail(std::string_view expected) const {
-  throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, reason_of(errno), error_code::io);
+  file_.commit(order, [&](std::size_t place) { return to_line(done_[place]); });
 }
 
 }  // namespace program

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "questions/growing_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/output_file.hpp>
+#include <lazyprune/files/read_to_end.hpp>
+
+namespace lazyprune {
+namespace program {
+
+growing_file::growing_file(std::filesystem::path path, bool resume, const std::function<void(const std::filesystem::path&)>& read)
+    : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
+  if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
+  unfinished_ += ".unfinished";
+  untouched_ = !std::filesystem::exists(unfinished_);
+  replaces_ = !resume && std::filesystem::exists(path_);
+  if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "that of an interrupted run");
+  const bool finished = untouched_ && resume && std::filesystem::exists(path_);
+  if (finished) read(path_);
+  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written",
+                    untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
+  struct stat before {};
+  if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before))
+    fail("to give it the permissions of " + path_.string());
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process that writes to it", "one");
+  if (finished) {
+    std::string all = read_to_end(path_);
+    if (!all.empty() && all.back() != '\n') all += '\n';
+    put(all);
+  } else if (resume) {
+    drop_half_line();
+    read(unfinished_);
+  }
+}
+
+growing_file::~growing_file() {
+  if (untouched_) ::unlink(unfinished_.c_str());
+}
+
+void growing_file::add(std::string_view line) {
+  untouched_ = false;
+  put(std::string(line) + '\n');
+}
+
+void growing_file::commit() {
+  sync();
+  if (std::rename(unfinished_.c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
+  if (!sync_folder_of(target_)) fail("to keep its name on the disk");
+  untouched_ = false;
+}
+
+void growing_file::commit(std::span<const std::size_t> order, const std::function<std::string(std::size_t)>& line_of) {
+  if (std::ranges::is_sorted(order)) return commit();
+  sync();  // until the ordered file is complete, the unfinished file is the only copy
+  try {
+    output_file file(path_);
+    for (const std::size_t place : order) file.write(line_of(place) + '\n');
+    file.commit();
+  } catch (const error& fault) {
+    if (fault.code() != error_code::io) throw;
+    throw error(path_.string(), "unfinished: " + unfinished_.string(), "to put its lines in order", fault.what(), error_code::io);
+  }
+  ::unlink(unfinished_.c_str());
+  untouched_ = false;
+}
+
+void growing_file::sync() {
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
+}
+
+/// Writes with one call. If the program is killed, only the last line can be incomplete.
+void growing_file::put(std::string_view text) {
+  const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
+  if (write_fully(text, write)) return;
+  const int reason = errno;
+  drop_half_line();  // other threads may still add lines, which must begin on a new line
+  errno = reason;
+  fail("to add a line");
+}
+
+void growing_file::drop_half_line() {
+  char last = '\n';
+  ::off_t end = ::lseek(file_.get(), 0, SEEK_END);
+  for (; end > 0; --end) {
+    if (::pread(file_.get(), &last, 1, end - 1) != 1) fail("to read it");
+    if (last == '\n') break;
+  }
+  if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to remove an incomplete line from its end");
+}
+
+void growing_file::fail(std::string_view expected) const {
+  throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, reason_of(errno), error_code::io);
+}
+
+std::optional<std::filesystem::path> newest_file(const std::filesystem::path& path) {
+  std::filesystem::path unfinished = behind_links(path);
+  unfinished += ".unfinished";
+  if (std::filesystem::exists(unfinished)) return unfinished;
+  if (std::filesystem::exists(path)) return path;
+  return std::nullopt;
+}
+
+}  // namespace program
+}  // namespace lazyprune
