@@ -37,7 +37,8 @@ PROGRAM_WITHOUT_TEST = """
     models/loading models/loading_definition models/sessions traces/replay words/model_words terminal/interrupts terminal/typed_lines
     pages/html pages/page_style pages/sweep_figures pages/sweep_page_template pages/sweep_tables pages/sweep_view
     pages/trace_page_template
-    questions/growing_file questions/prediction_log questions/question_set questions/results questions/runner
+    questions/growing_file questions/prediction_log questions/question_set questions/recorded_prediction questions/results questions/run_results
+    questions/runner
     serve/chat_page serve/chat_page_template serve/completion_answer terminal/progress
 """.split()  # The tests of command_line, of the commands and of the three pages test these. Only a terminal shows progress, so terminal/progress is not tested.
 

@@ -23,6 +23,7 @@
 #include "commands/eval.hpp"
 #include "commands/fidelity.hpp"
 #include "commands/inspect.hpp"
+#include "commands/merge.hpp"
 #include "commands/run.hpp"
 #include "commands/search.hpp"
 #include "commands/serve.hpp"
@@ -106,7 +107,7 @@ void show_first(CLI::App& command, std::initializer_list<const char*> names) {
 // The groups of the options that the short page does not show.
 constexpr const char *prompt_group = "Prompt", *chat_group = "Chat", *generation_group = "Generation", *sampling_group = "Sampling",
                      *loading_group = "Loading and computing", *output_group = "Output", *question_group = "Questions",
-                     *measuring_group = "Measuring", *server_group = "Server";
+                     *measuring_group = "Measuring", *parts_group = "Several machines", *server_group = "Server";
 
 void add_model_flags(CLI::App& command, model_flags& flags) {
   add_text(command, "-m,--model", flags.path,
@@ -230,6 +231,23 @@ CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
 void add_directory(CLI::App& command, std::string& directory, bool& resume, const std::string& files) {
   add_text(command, "--out", directory, "Folder for " + files + "; made if it does not exist")->type_name("DIR");
   command.add_flag("--resume", resume, "Go on after the predictions that the folder already has");
+}
+
+/// Adds the flags of a run on several machines.
+void add_run_part_flags(CLI::App& command, part_flags& flags) {
+  command
+      .add_option_function<std::string>(
+          "--part", [&flags](const std::string& text) { flags.part = run_part::parse(text); },
+          "Answer only part K of N, chosen by a hash of each sample. The folder of --out then has the part's answers, and `lazyprune "
+          "merge` makes the tables of the folders of all parts")
+      ->type_name("K/N")
+      ->group(parts_group);
+  repeatable(
+      command.add_option("--finished", flags.finished,
+                         "Leave out the samples that this folder has. It belongs to another part of the same run, whatever its N, or "
+                         "to the whole run; may be given several times"))
+      ->type_name("DIR")
+      ->group(parts_group);
 }
 
 /// Adds the flags of a chat template.
@@ -527,7 +545,8 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   add_policy_flags(command, flags->policy, flags->model);
 
   add_text(command, "--out", flags->predicted,
-           "Write the predictions in LongBench's form. The file is FILE.jsonl.unfinished until all of them are made")
+           "Write the predictions in LongBench's form. The file is FILE.jsonl.unfinished until all of them are made. With --part, the "
+           "name of a folder")
       ->type_name("FILE.jsonl");
   command.add_flag("--resume", flags->resume, "Go on after the predictions that --out already has");
   command.add_flag("--compare", flags->compare, "Also measure the dense model's time to first token, once for each sample");
@@ -535,6 +554,8 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   CLI::Option* jobs = add_jobs(command, flags->jobs)->group(loading_group);
   jobs->description(jobs->get_description() + "; not with --compare or --predictions");
   for (const char* flag : {"--compare", "--predictions"}) jobs->excludes(command.get_option(flag));
+  add_run_part_flags(command, flags->parts);
+  command.get_option("--part")->excludes(command.get_option("--output"));
   command.footer(
       "Examples:\n"
       "  lazyprune eval -m MODEL.gguf -d hotpotqa.jsonl --limit 20 --stages 9:0.7,19:0.5 --compare\n"
@@ -623,6 +644,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
   add_engine_flags(command, flags->backend);
 
   add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html");
+  add_run_part_flags(command, flags->parts);
   command.footer(
       "Example:\n"
       "  lazyprune sweep -m MODEL.gguf -d hotpotqa.jsonl --limit 20 --budgets 0.6,0.9 --out results");
@@ -630,6 +652,20 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
     check_flags(*flags);
     return sweep(*flags, policies);
   });
+}
+
+void add_merge(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<merge_flags>();
+  CLI::App& command = *program.add_subcommand("merge", "Makes one result of the parts of an eval, a sweep or a fidelity");
+  command.add_option("DIR", flags->parts, "The folders of the parts (--part K/N --out DIR)")->type_name("DIR...")->required();
+  add_text(command, "--out", flags->directory, "Folder for the result; made if it does not exist")->type_name("DIR")->required();
+  add_output(command, flags->output);
+  command.footer(
+      "Example:\n"
+      "  lazyprune sweep -d hotpotqa.jsonl --part 1/2 --out part1   # on one machine\n"
+      "  lazyprune sweep -d hotpotqa.jsonl --part 2/2 --out part2   # on another one\n"
+      "  lazyprune merge part1 part2 --out results");
+  choose(command, chosen, [flags] { return merge(*flags); });
 }
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
@@ -708,6 +744,9 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
                    "to compare instead of one policy, with --keep-first and --keep-last as the only pruning options");
   add_policy_flags(command, flags->policy, flags->model);
   add_output(command, flags->output);
+  add_directory(command, flags->directory, flags->resume, "comparisons.jsonl");
+  add_run_part_flags(command, flags->parts);
+  command.get_option("--part")->excludes(command.get_option("--output"));
   command.footer(
       "Examples:\n"
       "  lazyprune fidelity -m MODEL.gguf -f book.txt --stages 9:0.7,19:0.5\n"
@@ -981,6 +1020,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   add_calibrate(program, chosen, policies);
   add_fidelity(program, chosen, policies);
   add_sweep(program, chosen, policies);
+  add_merge(program, chosen);
   add_search(program, chosen, policies);
   add_inspect(program, chosen, policies);
   add_tokenize(program, chosen);

@@ -19,6 +19,12 @@ void check_directory(std::string_view who, const std::string& directory) {
   if (directory.empty()) throw error(who, "", "--out DIR", "none");
 }
 
+void check_parts(const part_flags& parts, const std::string& directory, bool resume) {
+  if (parts.part && directory.empty()) throw error("--part", "", "--out DIR with it", "none");
+  if (!parts.part && !parts.finished.empty()) throw error("--finished", "", "--part K/N with it", "none");
+  if (resume && directory.empty()) throw error("--resume", "", "--out with it", "none");
+}
+
 void check_trace(const run_flags& flags) {
   const bool html = flags.trace.ends_with(".html");
   if (!flags.trace.empty() && !html && !flags.trace.ends_with(".jsonl"))
@@ -87,13 +93,15 @@ void check_flags(const bench_flags& flags) {
 void check_flags(const eval_flags& flags) {
   if (flags.questions.data.empty() == flags.predictions.empty())
     throw error("eval", "", "one of -d and --predictions", flags.predictions.empty() ? "none" : "both");
-  if (flags.resume && flags.predicted.empty()) throw error("--resume", "", "--out FILE.jsonl with it", "none");
+  if (flags.parts.part && flags.questions.data.empty()) throw error("--part", "", "-d with it", "--predictions");
+  check_parts(flags.parts, flags.predicted, flags.resume);
 }
 
 void check_flags(const calibrate_flags& flags) { check_texts_or_samples("calibrate", flags.questions); }
 
 void check_flags(const fidelity_flags& flags) {
   if (flags.texts.empty()) throw error("fidelity", "", "texts, by -f FILE", "none");
+  check_parts(flags.parts, flags.directory, flags.resume);
   if (!flags.compares_methods()) return;
   policy_spec others = flags.policy;
   others.keep_first.reset();
@@ -106,6 +114,7 @@ void check_flags(const fidelity_flags& flags) {
 void check_flags(const sweep_flags& flags) {
   check_texts_or_samples("sweep", flags.questions);
   check_directory("sweep", flags.directory);
+  check_parts(flags.parts, flags.directory, flags.resume);
 }
 
 void check_flags(const search_flags& flags) {

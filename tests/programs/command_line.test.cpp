@@ -60,7 +60,8 @@ TEST_CASE("every flag of the commands in README and guides exists") {
 
 TEST_CASE("unknown commands and flags are refused") {
   CHECK(complaint(lazyprune_program({})) ==
-        complaint_at("arguments", {"run, chat, compare, bench, eval, calibrate, fidelity, sweep, search, inspect, tokenize, serve, help"}));
+        complaint_at("arguments",
+                     {"run, chat, compare, bench, eval, calibrate, fidelity, sweep, merge, search, inspect, tokenize, serve, help"}));
   CHECK(complaint(lazyprune_program({"ruin"})) == complaint_at("arguments", {"`lazyprune --help`", ", found ruin; did you mean run?"}));
   CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) ==
         complaint_at("arguments", {"`lazyprune run --help-all`", ", found --promt; did you mean --prompt?"}));

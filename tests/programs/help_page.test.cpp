@@ -56,14 +56,17 @@ const std::map<std::string, std::string> options{
      "--model --random-weights --prompts --n-predict --predict --after-each --sequences --repetitions --no-warmup --peak --parts "
      "--output " +
          pruning + computing},
-    {"eval", "--model --predictions --method --jobs --out --resume --compare --output " + pruning + computing + asking},
+    {"eval", "--model --predictions --method --jobs --out --resume --part --finished --compare --output " + pruning + computing + asking},
     {"calibrate", "--model --file --block --probes --tokens --prompts --out" + computing + asking},
     {"fidelity",
-     "--model --file --prefix --places --n-predict --predict --ctx-size --methods --variant --budgets --output " + pruning + computing},
+     "--model --file --prefix --places --n-predict --predict --ctx-size --methods --variant --budgets --output --out --resume "
+     "--part --finished " +
+         pruning + computing},
     {"sweep",
      "--model --file --tokens --prompts --methods --variant --budgets --pruning-file --keep-first --keep-last "
-     "--seeds --timed --sensitivity --minutes --out --resume" +
+     "--seeds --timed --sensitivity --minutes --out --resume --part --finished" +
          computing + asking},
+    {"merge", "--out --output"},
     {"search",
      "--model --file --tokens --prompts --pruning-file --keep-first --keep-last --max-loss --certain --most-stages --tries --jobs "
      "--scorer --selector --store --decode "

@@ -154,6 +154,12 @@ inline program_result lazyprune_program(std::vector<std::string> arguments, cons
   return running_program(std::move(arguments), input, variables).wait();
 }
 
+/// Returns the arguments of both lists.
+inline std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
 /// Runs a shell command in which $LAZYPRUNE is the program.
 inline program_result shell(const std::string& command) {
   return running_program({"-c", command}, "", {"LAZYPRUNE=" LAZYPRUNE_PROGRAM}, "/bin/sh").wait();

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include <unistd.h>
@@ -16,8 +17,12 @@
 #include "engine/engine.hpp"
 #include "models/model_choice.hpp"
 #include "models/sessions.hpp"
+#include "questions/comparison_file.hpp"
 #include "questions/method.hpp"
 #include "questions/prepared_prompt.hpp"
+#include "questions/results.hpp"
+#include "questions/run_results.hpp"
+#include "questions/text_digest.hpp"
 #include "tables/fidelity_table.hpp"
 #include "terminal/progress.hpp"
 #include "words/model_words.hpp"
@@ -85,33 +90,21 @@ class comparison {
     for (const std::string& file : flags_.texts) add_texts(file, tokens);
   }
 
-  /// Returns an entry for each setting and text. If there are several texts, each setting also has an entry for all texts together.
-  std::vector<fidelity_entry> run() {
-    engine_ = load_engine(flags_.backend, model_);
-    warm_up();
-    std::vector<std::vector<text_fidelity>> results(settings_.size());
-    progress_bar bar("comparing");
-    std::size_t done = 0;
-    const auto show = [&] { bar.show(done++, texts_.size() * (settings_.size() + 1)); };
-    for (std::size_t t = 0; t < texts_.size(); ++t) {
-      show();
-      const dense_run dense = read_by_dense(texts_[t]);
-      // Each text begins with the next setting, so that drift affects all settings alike.
-      for (std::size_t k = 0; k < settings_.size(); ++k) {
-        show();
-        const std::size_t s = (k + t) % settings_.size();
-        results[s].push_back(compared(texts_[t], with_seed(settings_[s], t), dense));
-      }
-    }
-    std::vector<fidelity_entry> entries;
-    for (std::size_t s = 0; s < settings_.size(); ++s) {
-      const auto add = [&](std::span<const text_fidelity> texts) {
-        entries.push_back({settings_[s].method, settings_[s].budget, summary_of(texts, descriptions_[s])});
-      };
-      for (std::size_t t = 0; t < texts_.size(); ++t) add(std::span(results[s]).subspan(t, 1));
-      if (texts_.size() > 1) add(results[s]);
-    }
-    return entries;
+  void run() {
+    const run_record record = recorded();
+    const std::vector<bool> mine = samples_to_answer<recorded_comparison>(record, flags_.directory, flags_.parts.finished);
+    open_file(record);
+    const std::vector<std::vector<std::size_t>> open = asks_without_result(record, mine);
+    if (const auto asks =
+            std::accumulate(open.begin(), open.end(), std::size_t{0}, [](std::size_t n, const auto& of) { return n + of.size(); });
+        asks > 0)
+      compare(record, open, asks);
+    if (file_) file_->commit();
+    if (flags_.parts.part)
+      tell_of_part(record, static_cast<std::size_t>(std::ranges::count(mine, true)));
+    else
+      show_fidelity(
+          record, [&](const run_place& place) { return &results_.at(record.samples[place.sample].asks[place.ask]); }, flags_.output);
   }
 
  private:
@@ -127,6 +120,79 @@ class comparison {
     all.erase(all.begin());  // dense: the others are compared with it
     if (all.empty()) throw error("--methods", "", "a method to compare with dense", "dense alone");
     return all;
+  }
+
+  /// Each text has a seed of its own.
+  eval_setting setting_of(std::size_t setting, std::size_t text) const { return with_seed(settings_[setting], text); }
+
+  run_record recorded() const {
+    run_record record{.command = "fidelity",
+                      .model = model_.path().string(),
+                      .name = model_name(model_.path()),
+                      .fingerprint = model_.fingerprint(),
+                      .layers = model_.layers(),
+                      .part = flags_.parts.which()};
+    for (std::size_t s = 0; s < settings_.size(); ++s)
+      record.settings.push_back({.method = settings_[s].method, .budget = settings_[s].budget, .policy = descriptions_[s]});
+    for (std::size_t t = 0; t < texts_.size(); ++t) {
+      const split_text& text = texts_[t];
+      text_digest digest;
+      digest.add(text.name);
+      for (const std::vector<token_id>* ids : {&text.prompt, &text.rest}) digest.add(std::to_string(ids->size()));
+      for (const std::vector<token_id>* ids : {&text.prompt, &text.rest})
+        for (const token_id id : *ids) digest.add(std::to_string(id));
+      recorded_sample sample{"", text.name, t + 1, "", " -c " + std::to_string(context_) + how_computed(flags_.backend), digest.value()};
+      for (std::size_t s = 0; s < settings_.size(); ++s)
+        sample.asks.push_back(ask_digest(record.model, settings_[s].text(),
+                                         setting_of(s, t).description(layers_of(model_.config()), policies_) + sample.asked,
+                                         hex_text(digest.value()), {}, true));
+      record.samples.push_back(std::move(sample));
+    }
+    return record;
+  }
+
+  /// Opens the file of comparisons, if a folder is given, and takes up the results of an earlier run.
+  void open_file(const run_record& record) {
+    if (flags_.directory.empty()) return;
+    make_directory(flags_.directory);
+    const std::string path = file_in(flags_.directory, recorded_comparison::file_name);
+    file_.emplace(path, flags_.resume);
+    std::unordered_map<std::uint64_t, std::size_t> known;
+    for (const recorded_sample& sample : record.samples)
+      for (const std::uint64_t ask : sample.asks) ++known[ask];
+    for (const auto& [ask, result] : file_->done()) {
+      if (!known.contains(ask))
+        throw error(path, "comparison " + std::to_string(results_.size() + 1), "one of these texts, settings and flags", "another");
+      results_.emplace(ask, result);
+    }
+    write_whole(file_in(flags_.directory, record_file_name), json_of(record));
+  }
+
+  /// Returns for each text the settings that are still to be compared.
+  std::vector<std::vector<std::size_t>> asks_without_result(const run_record& record, const std::vector<bool>& mine) const {
+    std::vector<std::vector<std::size_t>> open(texts_.size());
+    for (const auto& [t, s] : record.in_order())
+      if (mine[t] && !results_.contains(record.samples[t].asks[s])) open[t].push_back(s);
+    return open;
+  }
+
+  void compare(const run_record& record, const std::vector<std::vector<std::size_t>>& open, std::size_t asks) {
+    engine_ = load_engine(flags_.backend, model_);
+    warm_up();
+    progress_bar bar("comparing");
+    std::size_t done = 0;
+    for (std::size_t t = 0; t < texts_.size(); ++t) {
+      if (open[t].empty()) continue;
+      bar.show(done, asks);
+      const dense_run dense = read_by_dense(texts_[t]);
+      for (const std::size_t s : open[t]) {
+        bar.show(done++, asks);
+        const std::uint64_t ask = record.samples[t].asks[s];
+        const text_fidelity result = compared(texts_[t], setting_of(s, t), dense);
+        if (file_) file_->add({ask, result});
+        results_.insert_or_assign(ask, result);
+      }
+    }
   }
 
   /// Adds the file's text, or the passages that --places asks for.
@@ -241,13 +307,29 @@ class comparison {
   std::vector<std::string> descriptions_;  // (settings)
   std::vector<split_text> texts_;
   std::unique_ptr<engine> engine_;
+  std::optional<comparison_file> file_;
+  std::unordered_map<std::uint64_t, text_fidelity> results_;  // by recorded_sample::asks
 };
 
 }  // namespace
 
+void show_fidelity(const run_record& record, const std::function<const text_fidelity*(const run_place&)>& find, table_format format) {
+  std::vector<fidelity_entry> entries;
+  for (std::size_t s = 0; s < record.settings.size(); ++s) {
+    const recorded_setting& setting = record.settings[s];
+    std::vector<text_fidelity> results;
+    for (std::size_t t = 0; t < record.samples.size(); ++t) results.push_back(*find({t, s}));
+    const auto add = [&](std::span<const text_fidelity> texts) {
+      entries.push_back({setting.method, setting.budget, summary_of(texts, setting.policy)});
+    };
+    for (std::size_t t = 0; t < results.size(); ++t) add(std::span(results).subspan(t, 1));
+    if (results.size() > 1) add(results);
+  }
+  std::cout << (format == table_format::md ? to_markdown(entries) : text_of(table_of(entries), format));
+}
+
 int fidelity(const fidelity_flags& flags, const policy_registry& policies) {
-  const std::vector<fidelity_entry> entries = comparison(flags, policies).run();
-  std::cout << (flags.output == table_format::md ? to_markdown(entries) : text_of(table_of(entries), flags.output));
+  comparison(flags, policies).run();
   return 0;
 }
 

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "commands/flags.hpp"
 #include "questions/method.hpp"
+#include "questions/run_record.hpp"
 #include "tables/table.hpp"
 
 #include <lazyprune/registry/policy_spec.hpp>
@@ -17,6 +19,7 @@
 namespace lazyprune {
 inline namespace v0 {
 class policy_registry;
+struct text_fidelity;
 }  // namespace v0
 
 namespace program {
@@ -32,9 +35,16 @@ struct fidelity_flags {
   std::size_t predict = 0;            // tokens to compare after the prompt; 0: 128
   std::size_t context = 0;            // 0: the model's limit
   table_format output = table_format::md;
+  std::string directory{};  // the folder for the results; empty: none
+  bool resume = false;
+  part_flags parts{};
 
   bool compares_methods() const { return !methods.names.empty() || !methods.variants.empty(); }
 };
+
+/// Prints the table of a fidelity: for each setting an entry for each text and, if there are several texts, an entry for all texts
+/// together.
+void show_fidelity(const run_record& record, const std::function<const text_fidelity*(const run_place&)>& find, table_format format);
 
 /// Returns the exit code.
 int fidelity(const fidelity_flags& flags, const policy_registry& policies);

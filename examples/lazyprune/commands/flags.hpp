@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "questions/run_part.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -48,6 +51,14 @@ struct question_flags {
   std::size_t max_length = 0;  // most tokens of a prompt, without those of a chat template; 0: as many as the context allows
   std::size_t limit = 0;       // the number of samples to take from each file; 0: all
   bool strict = false;
+};
+
+/// The flags of a run on several machines.
+struct part_flags {
+  std::optional<run_part> part{};       // none: all samples, and tables at the end
+  std::vector<std::string> finished{};  // folders of other parts, whose samples are not answered again
+
+  run_part which() const { return part.value_or(run_part{}); }
 };
 
 }  // namespace program

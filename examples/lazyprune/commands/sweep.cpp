@@ -7,16 +7,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
-#include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "models/sessions.hpp"
 #include "pages/sweep_page.hpp"
 #include "questions/prediction_log.hpp"
+#include "questions/recorded_prediction.hpp"
 #include "questions/results.hpp"
+#include "questions/run_results.hpp"
 #include "questions/runner.hpp"
 #include "tables/sweep_table.hpp"
 
@@ -27,16 +28,8 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// A setting that has its own lines in the tables, one for each task.
-struct candidate {
-  eval_setting setting;  // with the first seed, if the method draws at random
-  std::string policy;
-  std::optional<stage> single{};  // the single stage of --sensitivity
-};
-
-/// A candidate under one of its seeds. Each sample is run once for each `repeat`.
+/// A setting under one of its seeds. Each sample is asked once for each `repeat`, in the order of recorded_sample::asks.
 struct repeat {
-  std::size_t of;  // index of the candidate
   eval_setting setting;
   std::size_t seed;  // 0 for a method that does not draw
   std::string name;  // the method's name in the file of predictions
@@ -45,22 +38,17 @@ struct repeat {
 class sweeping {
  public:
   sweeping(const sweep_flags& flags, const policy_registry& policies)
-      : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies), whole_(run_.questions().size(), true) {
+      : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies) {
+    record_ = run_.record("sweep", flags.parts.which());
     add_methods();
     const std::size_t in_table = repeats_.size();
     if (flags.sensitivity > 0) add_single_stages();
-    std::vector<std::size_t> order(run_.questions().size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, [&](std::size_t q) { return run_.questions()[q].number; });
-    for (const std::size_t q : order) {
-      const auto add = [&](std::size_t first, std::size_t n) {
-        for (std::size_t k = 0; k < n; ++k) {
-          const repeat& next = repeats_[first + (k + q) % n];
-          asks_.push_back({q, setting_of(next, q), next.name, flags.timed == 0 || run_.questions()[q].number <= flags.timed});
-        }
-      };
-      add(0, in_table);
-      if (run_.questions()[q].number <= flags.sensitivity) add(in_table, repeats_.size() - in_table);
+    for (std::size_t q = 0; q < record_.samples.size(); ++q) add_asks(q, is_timed(q), in_table);
+    mine_ = samples_to_answer<recorded_prediction>(record_, flags.directory, flags.parts.finished);
+    std::vector<ask> all;  // the file may also have answers of other parts, if the number of parts was changed
+    for (const auto& [q, a] : record_.in_order()) {
+      all.push_back({q, setting_of(repeats_[a], q), repeats_[a].name, is_timed(q)});
+      if (mine_[q]) asks_.push_back(all.back());
     }
     if (flags.timed > 0) {
       std::vector<eval_setting> settings;
@@ -68,33 +56,62 @@ class sweeping {
       run_.share(settings);
     }
     make_directory(flags.directory);
-    log_.emplace(run_, file_in(flags.directory, "predictions.jsonl"), flags.resume);
-    log_->take_up(asks_);
+    log_.emplace(run_, file_in(flags.directory, recorded_prediction::file_name), flags.resume);
+    log_->take_up(all);
+    write_whole(file_in(flags.directory, record_file_name), json_of(record_));
   }
 
-  sweep_table run() {
+  void run() {
     answer(
         run_, *log_, asks_, 1, "sweeping", [&](std::span<const ask> asked) { return run_.predict(asked); },
         flags_.minutes > 0 ? &until_ : nullptr);
-    for (const ask& asked : asks_)
-      if (!log_->find(asked.question, asked.name)) whole_[asked.question] = false;
-    if (const auto whole = std::ranges::count(whole_, true); static_cast<std::size_t>(whole) == whole_.size())
+    const auto all = static_cast<std::size_t>(std::ranges::count(mine_, true));
+    std::vector<bool> answered;  // for each sample: whether it was answered under every setting
+    for (std::size_t q = 0; q < mine_.size(); ++q) answered.push_back(mine_[q] && is_whole(q));
+    const auto whole = static_cast<std::size_t>(std::ranges::count(answered, true));
+    if (whole == all)
       log_->commit();
     else
-      std::cerr << "--minutes were over after " << whole << " of " << whole_.size() << " samples; --resume continues" << std::endl;
+      std::cerr << "--minutes were over after " << whole << " of " << all << " samples; --resume continues" << std::endl;
     run_.tell_of_cut_prompts();
-    return table();
+    if (flags_.parts.part)
+      tell_of_part(record_, whole);
+    else
+      show_sweep(
+          record_, [&](const run_place& place) { return answered[place.sample] ? find(place) : nullptr; }, flags_.directory);
   }
 
  private:
+  bool is_timed(std::size_t question) const { return flags_.timed == 0 || run_.questions()[question].number <= flags_.timed; }
+
+  const eval_prediction* find(const run_place& place) const { return log_->find(place.sample, repeats_[place.ask].name); }
+
+  bool is_whole(std::size_t sample) const {
+    for (std::size_t a = 0; a < record_.samples[sample].asks.size(); ++a)
+      if (!find({sample, a})) return false;
+    return true;
+  }
+
   void add(std::vector<eval_setting> seeds, std::optional<stage> single = {}) {
     const eval_setting& first = seeds.front();
     std::string policy = first.description(layers_, run_.policies());
     if (draws(first)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
-    candidates_.push_back({first, policy, single});
+    record_.settings.push_back({first.method, first.budget, policy, single, seeds.size()});
     for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
       const std::string name = seeds[seed].text() + ": " + seeds[seed].description(layers_, run_.policies());
-      repeats_.push_back({candidates_.size() - 1, std::move(seeds[seed]), seed, name});
+      repeats_.push_back({std::move(seeds[seed]), seed, name});
+    }
+  }
+
+  /// Records under which settings the sample is asked.
+  void add_asks(std::size_t question, bool timed, std::size_t in_table) {
+    const std::size_t asks = run_.questions()[question].number <= flags_.sensitivity ? repeats_.size() : in_table;
+    recorded_sample& sample = record_.samples[question];
+    sample.asked = run_.how_asked(question, timed);
+    for (std::size_t a = 0; a < asks; ++a) {
+      const std::string asked = setting_of(repeats_[a], question).description(layers_, run_.policies()) + sample.asked;
+      sample.asks.push_back(
+          ask_digest(record_.model, repeats_[a].name, asked, sample.id, run_.questions()[question].sample.answers, false));
     }
   }
 
@@ -125,70 +142,76 @@ class sweeping {
     }
   }
 
-  /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. Samples that lack an answer to any ask are left out.
-  /// The runs of one sample under several seeds are pooled, and the sample's cost also has the times of its dense run. Returns nullopt if
-  /// no sample is left.
-  std::optional<eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
-    std::vector<eval_prediction> predictions;
-    std::vector<double> scores, dense_scores;
-    for (const std::size_t q : run_.questions().of_task(task)) {
-      if (run_.questions()[q].number > limit || !whole_[q]) continue;
-      std::vector<eval_prediction> runs;
-      for (const repeat& r : repeats_)
-        if (const eval_prediction* made = r.of == c ? log_->find(q, r.name) : nullptr) runs.push_back(*made);
-      if (runs.empty()) continue;
-      auto [prediction, score] = pooled(task, runs);
-      const eval_prediction& dense = *log_->find(q, repeats_.front().name);
-      prediction.cost->dense_ttft_s = dense.cost->ttft_s;
-      prediction.cost->dense_total_s = dense.cost->total_s;
-      predictions.push_back(std::move(prediction));
-      scores.push_back(score);
-      dense_scores.push_back(score_of(task, dense));
-    }
-    if (scores.empty()) return std::nullopt;
-    eval_summary result = summary_of(task, candidates_[c].setting.text(), predictions, scores);
-    if (c > 0) result.lost = loss_of(dense_scores, scores);
-    return result;
-  }
-
-  sweep_table table() const {
-    sweep_table out{
-        .model = model_name(run_.model().path()), .layers = run_.layers(), .entries = {}, .sensitivity = {}, .sensitivity_dense = {}};
-    constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
-    const std::vector<const eval_task*> tasks = run_.questions().tasks();
-    for (std::size_t c = 0; c < candidates_.size(); ++c)
-      for (const eval_task* task : tasks) {
-        const auto& [setting, policy, single] = candidates_[c];
-        if (auto result = summary(c, *task, all); result && single)
-          out.sensitivity.push_back({single->after, single->share, policy, *std::move(result)});
-        else if (result)
-          out.entries.push_back({setting.method, setting.budget, policy, *std::move(result)});
-      }
-    for (const eval_task* task : tasks)
-      if (auto dense = summary(0, *task, flags_.sensitivity); dense && !out.sensitivity.empty())
-        out.sensitivity_dense.push_back(*std::move(dense));
-    return out;
-  }
-
   sweep_flags flags_;
   time_limit until_{flags_.minutes};
   runner run_;
   model_layers layers_ = layers_of(run_.model().config());
-  std::vector<candidate> candidates_;  // dense first
-  std::vector<repeat> repeats_;        // dense first
-  std::vector<ask> asks_;              // in the order in which they are made
-  std::vector<bool> whole_;            // for each question: whether it was answered under every setting
+  run_record record_;
+  std::vector<repeat> repeats_;  // dense first
+  std::vector<bool> mine_;       // for each sample: whether this process answers it
+  std::vector<ask> asks_;        // in the order in which they are made
   std::optional<prediction_log> log_;
 };
 
+/// Summarizes a setting on a task, over the samples for which `counts` is true. Samples without answers are left out. The runs of one
+/// sample under several seeds are pooled, and the sample's cost also has the times of its dense run. Returns nullopt if no sample is left.
+std::optional<eval_summary> setting_summary(const run_record& record, const found_prediction& find, std::size_t setting,
+                                            const std::string& task_name, const std::function<bool(const recorded_sample&)>& counts) {
+  const eval_task& task = recorded_task(task_name);
+  const recorded_setting& of = record.settings[setting];
+  const std::size_t first = record.first_ask(setting);
+  std::vector<eval_prediction> predictions;
+  std::vector<double> scores, dense_scores;
+  for (std::size_t q = 0; q < record.samples.size(); ++q) {
+    const recorded_sample& sample = record.samples[q];
+    if (sample.task != task_name || sample.asks.size() < first + of.repeats || !counts(sample) || !find({q, 0})) continue;
+    std::vector<eval_prediction> runs;
+    for (std::size_t k = 0; k < of.repeats; ++k) runs.push_back(*find({q, first + k}));
+    auto [prediction, score] = pooled(task, runs);
+    const eval_prediction& dense = *find({q, 0});
+    prediction.cost->dense_ttft_s = dense.cost->ttft_s;
+    prediction.cost->dense_total_s = dense.cost->total_s;
+    predictions.push_back(std::move(prediction));
+    scores.push_back(score);
+    dense_scores.push_back(score_of(task, dense));
+  }
+  if (scores.empty()) return std::nullopt;
+  const std::string method = eval_setting{.method = of.method, .budget = of.budget}.text();
+  eval_summary result = summary_of(task, method, predictions, scores);
+  if (setting > 0) result.lost = loss_of(dense_scores, scores);
+  return result;
+}
+
+sweep_table sweep_table_of(const run_record& record, const found_prediction& find) {
+  sweep_table out{.model = record.name, .layers = record.layers, .entries = {}, .sensitivity = {}, .sensitivity_dense = {}};
+  const std::vector<std::string> tasks = record.tasks();
+  const auto any = [](const recorded_sample&) { return true; };
+  for (std::size_t s = 0; s < record.settings.size(); ++s)
+    for (const std::string& task : tasks) {
+      const recorded_setting& of = record.settings[s];
+      if (auto result = setting_summary(record, find, s, task, any); result && of.single)
+        out.sensitivity.push_back({of.single->after, of.single->share, of.policy, *std::move(result)});
+      else if (result)
+        out.entries.push_back({of.method, of.budget, of.policy, *std::move(result)});
+    }
+  const auto under_single_stages = [&](const recorded_sample& sample) { return sample.asks.size() > record.asks_of_all(); };
+  for (const std::string& task : tasks)
+    if (auto dense = setting_summary(record, find, 0, task, under_single_stages); dense) out.sensitivity_dense.push_back(*std::move(dense));
+  return out;
+}
+
 }  // namespace
 
+void show_sweep(const run_record& record, const found_prediction& find, const std::string& directory, table_format format) {
+  const sweep_table table = sweep_table_of(record, find);
+  write_whole(file_in(directory, "sweep.csv"), to_csv(table_of(table)));
+  write_whole(file_in(directory, "report.html"), sweep_page(table));
+  if (const std::string figure = sweep_figure(table); !figure.empty()) write_whole(file_in(directory, "accuracy.svg"), figure);
+  std::cout << (format == table_format::md ? to_markdown(table) : text_of(table_of(table), format));
+}
+
 int sweep(const sweep_flags& flags, const policy_registry& policies) {
-  const sweep_table table = sweeping(flags, policies).run();
-  write_whole(file_in(flags.directory, "sweep.csv"), to_csv(table_of(table)));
-  write_whole(file_in(flags.directory, "report.html"), sweep_page(table));
-  if (const std::string figure = sweep_figure(table); !figure.empty()) write_whole(file_in(flags.directory, "accuracy.svg"), figure);
-  std::cout << to_markdown(table);
+  sweeping(flags, policies).run();
   return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune sweep: compares methods at budgets on a benchmark's questions, in one process.
+// lazyprune sweep: compares methods at budgets on a benchmark's questions.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 
 #include "commands/flags.hpp"
 #include "questions/method.hpp"
+#include "questions/run_record.hpp"
+#include "tables/table.hpp"
 
 namespace lazyprune {
 inline namespace v0 {
@@ -28,7 +30,13 @@ struct sweep_flags {
   double minutes = 0;           // after this time no sample is begun, except the first; 0: no limit
   std::string directory;        // the folder for the results
   bool resume = false;
+  part_flags parts{};
 };
+
+/// Writes the table, the page and the figure of a sweep into its folder, and prints the table. Samples without answers are left out: `find`
+/// returns null for all of their asks.
+void show_sweep(const run_record& record, const found_prediction& find, const std::string& directory,
+                table_format format = table_format::md);
 
 /// Returns the exit code.
 int sweep(const sweep_flags& flags, const policy_registry& policies);

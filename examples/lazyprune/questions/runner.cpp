@@ -5,15 +5,14 @@
 #include <deque>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "models/sessions.hpp"
 #include "questions/prepared_prompt.hpp"
+#include "questions/text_digest.hpp"
 #include "questions/text_questions.hpp"
 
-#include <lazyprune/core/mix.hpp>
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/truncation.hpp>
 #include <lazyprune/model/generation.hpp>
@@ -29,15 +28,6 @@ constexpr std::string_view own_template = "template";
 const chat_format& chat_named(const std::string& name) {
   if (const chat_format* format = find_chat_format(name == own_template ? "none" : name)) return *format;
   throw error("--chat", "", "none, llama2, xgen or template", name);
-}
-
-/// Returns a 64-bit hash of the text in hexadecimal digits.
-std::string digest_of(std::string_view text) {
-  std::uint64_t digest = text.size();
-  for (const char c : text) digest = mix(digest, static_cast<unsigned char>(c));
-  std::ostringstream digits;
-  digits << std::hex << digest;
-  return digits.str();
 }
 
 /// Returns the beginning of the answer. If the rendered chat ends with a space or a line break, the answer's leading spaces are dropped.
@@ -100,8 +90,12 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
 }
 
 std::string runner::how_asked(const ask& asked) const {
-  const question& q = questions_[asked.question];
-  std::string text = asked.setting.description(layers_of(model_.config()), policies_);
+  return asked.setting.description(layers_of(model_.config()), policies_) + how_asked(asked.question, asked.timed);
+}
+
+std::string runner::how_asked(std::size_t question_number, bool timed) const {
+  const question& q = questions_[question_number];
+  std::string text;
   const auto add = [&](std::string_view flag, const std::string& value) { text.append(" ").append(flag).append(" ").append(value); };
   add("--task", std::string(q.task->name));
   add("-n", std::to_string(new_tokens(*q.task)));
@@ -109,12 +103,25 @@ std::string runner::how_asked(const ask& asked) const {
   add("--max-length", std::to_string(flags_.max_length));
   add("--chat", flags_.chat);
   if (flags_.chat != "none" && !q.sample.answer_prefix.empty()) text.append(", the answer begun in the model's turn");
-  add("--backend", backend_.backend);
-  add("--dtype", backend_.dtype);
-  if (backend_.kv != "auto") add("--kv", backend_.kv);
-  if (backend_.exact) text.append(" --exact");
-  if (!asked.timed) text.append(", not timed");
-  return text + ", prompt " + digest_of(lazyprune::prompt_of(*q.task, q.sample));
+  text += how_computed(backend_);
+  if (!timed) text.append(", not timed");
+  return text + ", prompt " + hex_text(digest_of(lazyprune::prompt_of(*q.task, q.sample)));
+}
+
+run_record runner::record(std::string command, const run_part& part) const {
+  run_record record{.command = std::move(command),
+                    .model = model_.path().string(),
+                    .name = model_name(model_.path()),
+                    .fingerprint = model_.fingerprint(),
+                    .layers = layers(),
+                    .part = part};
+  for (const question& q : questions_) {
+    text_digest digest;
+    digest.add(q.task->name).add(q.sample.id).add(lazyprune::prompt_of(*q.task, q.sample));
+    for (const std::string& right : q.sample.answers) digest.add(right);
+    record.samples.push_back({std::string(q.task->name), q.file, q.number, q.sample.id, {}, digest.value()});
+  }
+  return record;
 }
 
 void runner::load(std::size_t jobs) {

@@ -19,6 +19,7 @@
 #include "models/model_choice.hpp"
 #include "questions/method.hpp"
 #include "questions/question_set.hpp"
+#include "questions/run_record.hpp"
 #include "words/model_words.hpp"
 
 #include <lazyprune/core/types.hpp>
@@ -54,6 +55,11 @@ class runner {
 
   /// Everything on which an answer depends, except the model: flags, and a digest of the prompt.
   std::string how_asked(const ask& asked) const;
+  /// The end of this text, which does not depend on the setting.
+  std::string how_asked(std::size_t question, bool timed) const;
+
+  /// Returns the record of a run of this command over this part of the questions, without settings.
+  run_record record(std::string command, const run_part& part) const;
 
   /// Loads the weights, starts the threads and warms up, before anything is timed. Later calls do nothing. `jobs`: the number of questions
   /// that are then answered at once. Each job gets its share of the threads, at least one. With several jobs no times are reported,

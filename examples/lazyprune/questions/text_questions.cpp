@@ -54,5 +54,11 @@ std::vector<question> text_questions(const text_flags& flags, const tokenizer& t
   return questions;
 }
 
+const eval_task* find_text_task(std::string_view name) {
+  for (const eval_task* task : {&made_up_fact, &repeated_quote})
+    if (task->name == name) return task;
+  return nullptr;
+}
+
 }  // namespace program
 }  // namespace lazyprune

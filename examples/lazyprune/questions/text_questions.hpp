@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "questions/question_set.hpp"
@@ -19,6 +20,9 @@ namespace program {
 /// quote to be continued. The answers stand in the passage. A quote is not put into a chat. Throws `error` if a file cannot be read, or if
 /// all texts together are shorter than one passage.
 std::vector<question> text_questions(const text_flags& flags, const tokenizer& tokens);
+
+/// Returns the task of such questions with this name; null if there is none.
+const eval_task* find_text_task(std::string_view name);
 
 }  // namespace program
 }  // namespace lazyprune

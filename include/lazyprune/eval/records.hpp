@@ -91,14 +91,6 @@ inline eval_cost cost_of(const json_value& object) {
   return cost;
 }
 
-inline eval_prediction prediction_of(const json_value& object) {
-  eval_prediction prediction;
-  prediction.text = object.at("pred").string();
-  if (const auto run = object.find("run")) prediction.cost = cost_of(*run);
-  read_answers(object, prediction);
-  return prediction;
-}
-
 }  // namespace detail
 
 /// Reads all samples. A bad line is reported to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and skipped. Without `on_bad`,
@@ -114,9 +106,18 @@ inline std::vector<eval_sample> read_samples(line_reader& lines, const std::func
   return read_json_lines<eval_sample>(lines, read, on_bad);
 }
 
+/// Reads a prediction, in LongBench's or RULER's form. Throws `error` if it is bad.
+inline eval_prediction read_prediction(const json_value& object) {
+  eval_prediction prediction;
+  prediction.text = object.at("pred").string();
+  if (const auto run = object.find("run")) prediction.cost = detail::cost_of(*run);
+  detail::read_answers(object, prediction);
+  return prediction;
+}
+
 /// Reads all predictions, in LongBench's or RULER's form. Bad lines are treated as in `read_samples`.
 inline std::vector<eval_prediction> read_predictions(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
-  return read_json_lines<eval_prediction>(lines, detail::prediction_of, on_bad);
+  return read_json_lines<eval_prediction>(lines, read_prediction, on_bad);
 }
 
 /// Returns the prediction as a line, without a line break.
@@ -150,7 +151,7 @@ inline eval_summary score_predictions(line_reader& lines, const eval_task& task,
                                       const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {
   std::vector<double> scores;
   const auto read = [&](const json_value& object) {
-    eval_prediction prediction = detail::prediction_of(object);
+    eval_prediction prediction = read_prediction(object);
     try {
       scores.push_back(score_of(task, prediction));
     } catch (const error& fault) {

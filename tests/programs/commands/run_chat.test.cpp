@@ -83,11 +83,6 @@ std::vector<std::string> policy_flags(const json& run) {
   return flags;
 }
 
-std::vector<std::string> joined(std::vector<std::string> flags, const std::vector<std::string>& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "commands/merge.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include "commands/eval.hpp"
+#include "commands/fidelity.hpp"
+#include "commands/sweep.hpp"
+#include "questions/comparison_file.hpp"
+#include "questions/prediction_file.hpp"
+#include "questions/recorded_prediction.hpp"
+#include "questions/results.hpp"
+#include "questions/run_results.hpp"
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+/// Writes the answers of all parts into the folder, in the order of one run, and the record of that run. Returns the answers.
+template <class Answer, class File>
+run_results<Answer> merged(const merge_flags& flags) {
+  run_results<Answer> results = read_results<Answer>(flags.parts);
+  results.check_complete();
+  make_directory(flags.directory);
+  File file(file_in(flags.directory, Answer::file_name), false);
+  for (const run_place& place : results.record().in_order()) {
+    if constexpr (std::is_same_v<File, prediction_file>)
+      file.add(results.find(place)->value);
+    else
+      file.add(*results.find(place));
+  }
+  file.commit();
+  run_record whole = results.record();
+  whole.part = {};
+  write_whole(file_in(flags.directory, record_file_name), json_of(whole));
+  return results;
+}
+
+}  // namespace
+
+int merge(const merge_flags& flags) {
+  for (const std::string& part : flags.parts) {
+    std::error_code none;
+    if (std::filesystem::equivalent(part, flags.directory, none)) throw error("--out", "", "a folder that is not one of the parts", part);
+  }
+  const std::string command = read_run_record(flags.parts.front()).command;
+  if (command == "fidelity") {
+    const auto results = merged<recorded_comparison, comparison_file>(flags);
+    show_fidelity(
+        results.record(), [&](const run_place& place) { return &results.find(place)->value; }, flags.output);
+    return 0;
+  }
+  const auto results = merged<recorded_prediction, prediction_file>(flags);
+  const auto find = [&](const run_place& place) { return &results.find(place)->value; };
+  if (command == "sweep")
+    show_sweep(results.record(), find, flags.directory, flags.output);
+  else
+    show_eval(results.record(), find, flags.output);
+  return 0;
+}
+
+}  // namespace program
+}  // namespace lazyprune
