@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Tests of the package for transformers (examples/transformers). They are skipped if Python has no torch or transformers.
 
-set(LAZYPRUNE_PYTHON python3 CACHE STRING "The Python of the tests of examples/transformers: one that has torch and transformers")
 find_program(python_of_transformers ${LAZYPRUNE_PYTHON} NO_CACHE)
 if(NOT python_of_transformers)
   lazyprune_skipped(transformers "python3 with torch and transformers")
