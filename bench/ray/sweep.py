@@ -7,10 +7,11 @@
 A task answers one of N parts of the samples (default: four for each task that the cluster has room for). It asks Ray for C processors, which are
 also its threads, and for the memory that the model and its context take (`lazyprune inspect`). A part whose worker is lost goes on in another worker,
 after the last answer in its folder, DIR/parts/K-of-N. So does a second call with the same DIR. If N changes, the answers in the old folders still
-count. The program, the model, the samples and DIR must have the same paths on all machines."""
+count. The program, the model, the samples, DIR and the working directory must have the same paths on all machines."""
 import argparse
 import ctypes
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -27,15 +28,15 @@ def memory_of(program, arguments):
     flags.add_argument("-c", "--ctx-size", action="append")
     known = flags.parse_known_args(arguments)[0]
     model = [part for flag, values in (("-m", known.model), ("-c", known.ctx_size)) for value in values or [] for part in (flag, value)]
-    memory = json.loads(subprocess.run([program, "inspect", "--json", *model], check=True, stdout=subprocess.PIPE).stdout)["memory"]
+    inspected = subprocess.run([program, "inspect", "--json", *model], stdout=subprocess.PIPE)
+    memory = json.loads(inspected.stdout)["memory"] if inspected.returncode == 0 else sys.exit(1)  # inspect has said why
     return memory["weight_bytes"] + memory["scratch_bytes"] + memory["kv_bytes"]
 
 
-def answer(command):
-    """Runs the program on a worker. Returns the worker's node, when the program began and ended, and what it says of bad input, or None."""
-    begin, libc = time.time(), ctypes.CDLL(None)
-    end_with_worker = 1  # PR_SET_PDEATHSIG: a program that outlived its worker would hold the lock of its folder
-    program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+def answer(command, folder):
+    """Runs the program in the folder, on a worker. Returns the worker's node, when the program began and ended, and its error if the input is bad."""
+    begin, libc, end_with_worker = time.time(), ctypes.CDLL(None), 1  # PR_SET_PDEATHSIG: a program that outlived its worker would lock its part
+    program = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
                                preexec_fn=lambda: libc.prctl(end_with_worker, signal.SIGKILL))
     errors = program.communicate()[1].strip()
     if program.returncode not in (0, 1):
@@ -61,9 +62,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--program", default="lazyprune")
     parser.add_argument("--address", help="of the cluster (default: a new one on this machine)")
-    parser.add_argument("--parts", type=int, default=0)
-    parser.add_argument("--cpus", type=int, default=1)
-    parser.add_argument("--memory", type=int, default=0)
+    for flag, default in ("--parts", 0), ("--cpus", 1), ("--memory", 0):
+        parser.add_argument(flag, type=int, default=default)
     parser.add_argument("arguments", nargs="+", metavar="COMMAND")
     args = parser.parse_args()
 
@@ -78,7 +78,7 @@ def main():
     others = [record.parent for record in sorted((args.out / "parts").glob("*-of-*/run.json")) if record.parent not in folders]
     command = [args.program, *args.arguments, "-t", str(args.cpus), "--resume", *(word for other in others for word in ("--finished", str(other)))]
     task = ray.remote(num_cpus=args.cpus, memory=memory, max_retries=20, retry_exceptions=[OSError])(answer)
-    waiting = {task.remote([*command, "--part", f"{k}/{parts}", "--out", str(folder)]): k for k, folder in enumerate(folders, 1)}
+    waiting = {task.remote([*command, "--part", f"{k}/{parts}", "--out", str(folder)], os.getcwd()): k for k, folder in enumerate(folders, 1)}
     done, start = [], time.time()
     while waiting:
         for ready in ray.wait(list(waiting))[0]:

@@ -3,6 +3,7 @@
 """Tests bench/ray/sweep.py on a cluster of three nodes on this machine, of which one is killed while it works: ray_sweep.py PROGRAM. Skipped without
 Ray."""
 import csv
+import os
 import pathlib
 import re
 import signal
@@ -19,10 +20,11 @@ except ImportError:
     print("skipped: needs ray (from PyPI)")
     sys.exit(77)
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+os.chdir(SOURCE)
 NODE = {"num_cpus": 1, "memory": 1 << 30, "object_store_memory": 80 << 20, "include_dashboard": False}
-SWEEP = ["sweep", *(word for task in ("profile", "few_shot") for word in ("-d", str(SOURCE / f"examples/pocket/prompts/pocket_{task}.jsonl"))),
+SWEEP = ["sweep", *(word for task in ("profile", "few_shot") for word in ("-d", f"examples/pocket/prompts/pocket_{task}.jsonl")),
          "--limit", "24", "--methods", "lazyllm@3+5,random", "--budgets", "0.6,0.9", "--seeds", "10"]
 
 
@@ -126,6 +128,10 @@ class Sweep(unittest.TestCase):
             self.assertEqual(wrong.returncode, 1)
             last = wrong.stderr.strip().splitlines()[-1]
             self.assertTrue(last.startswith("sweep.py: part ") and words in last, wrong.stderr)
+        none = subprocess.run(driver("--address", self.cluster.address, "--out", str(self.out / "x"), "--", *SWEEP, "-m", "none.gguf"),
+                              capture_output=True, text=True)
+        self.assertEqual(none.returncode, 1)
+        self.assertTrue(none.stderr.strip().splitlines()[-1].startswith("lazyprune: none.gguf"), none.stderr)
         large = subprocess.run(driver("--address", self.cluster.address, "--memory", str(1 << 40), "--out", str(self.out / "x"), "--", *SWEEP),
                                capture_output=True, text=True)
         self.assertEqual(large.returncode, 1)

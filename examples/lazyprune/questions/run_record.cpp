@@ -150,7 +150,10 @@ void check_same_run(const run_record& record, const std::string& directory, cons
   compare_sizes("settings", first.settings.size(), record.settings.size());
   for (std::size_t q = 0; q < std::min(first.samples.size(), record.samples.size()); ++q) {
     const recorded_sample &expected = first.samples[q], &found = record.samples[q];
-    compare("sample " + std::to_string(q + 1), expected.name(), found.name());
+    const auto which = [](const recorded_sample& sample) {  // the file may have another path on another machine
+      return "number " + std::to_string(sample.number) + (sample.id.empty() ? "" : ", " + sample.id) + " of task " + sample.task;
+    };
+    compare("sample " + std::to_string(q + 1), which(expected), which(found));
     compare(found.name(), expected.asked, found.asked);
     compare(found.name() + ": its hash", hex_text(expected.digest), hex_text(found.digest));
     compare_sizes("asks of " + found.name(), expected.asks.size(), found.asks.size());

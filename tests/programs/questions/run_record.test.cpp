@@ -70,13 +70,15 @@ TEST_CASE("records of one run may differ in the part alone; the error names the 
   };
   run_record part = first;
   part.part = {1, 5};
+  part.samples[0].file = "elsewhere/a.jsonl";
   check_same_run(part, "b", first, "a");
   CHECK(fault([](run_record& r) { r.command = "eval"; }) == at("b/run.json: command", {"\"sweep\" as in a", "\"eval\""}));
   CHECK(fault([](run_record& r) { r.model = "n"; }) == at("b/run.json: model", {"models/m", "\"n\""}));
   CHECK(fault([](run_record& r) { r.fingerprint = "g"; }) == at("b/run.json: fingerprint"));
   CHECK(fault([](run_record& r) { r.settings[1].budget = 0.2; }) == at("b/run.json: setting 2", {"0.1", "0.2"}));
   CHECK(fault([](run_record& r) { r.settings.pop_back(); }) == at("b/run.json: the number of settings"));
-  CHECK(fault([](run_record& r) { r.samples[1].number = 2; }) == at("b/run.json: sample 2"));
+  CHECK(fault([](run_record& r) { r.samples[1].number = 2; }) ==
+        at("b/run.json: sample 2", {"number 1 of task lcc", "number 2 of task lcc"}));
   CHECK(fault([](run_record& r) { r.samples[0].asked = " -n 5"; }) == at("b/run.json: sample 1 of a.jsonl (first)", {"-n 3", "-n 5"}));
   CHECK(fault([](run_record& r) { r.samples[0].digest = 8; }) == at("b/run.json: sample 1 of a.jsonl (first): its hash"));
   CHECK(fault([](run_record& r) { r.samples[0].asks[2] = 8; }) == at("b/run.json: sample 1 of a.jsonl (first): ask 3"));
