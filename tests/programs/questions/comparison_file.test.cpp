@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <files/support.hpp>
+#include <test_data.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune::program;
