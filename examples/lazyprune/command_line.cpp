@@ -230,7 +230,7 @@ CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
 
 void add_directory(CLI::App& command, std::string& directory, bool& resume, const std::string& files) {
   add_text(command, "--out", directory, "Folder for " + files + "; made if it does not exist")->type_name("DIR");
-  command.add_flag("--resume", resume, "Go on after the predictions that the folder already has");
+  command.add_flag("--resume", resume, "Go on after the answers that the folder already has");
 }
 
 /// Adds the flags of a run on several machines.

@@ -8,7 +8,7 @@
 #include "commands/fidelity.hpp"
 #include "commands/sweep.hpp"
 #include "questions/comparison_file.hpp"
-#include "questions/prediction_file.hpp"
+#include "questions/growing_file.hpp"
 #include "questions/recorded_prediction.hpp"
 #include "questions/results.hpp"
 #include "questions/run_results.hpp"
@@ -20,18 +20,13 @@ namespace program {
 namespace {
 
 /// Writes the answers of all parts into the folder, in the order of one run, and the record of that run. Returns the answers.
-template <class Answer, class File>
+template <class Answer>
 run_results<Answer> merged(const merge_flags& flags) {
   run_results<Answer> results = read_results<Answer>(flags.parts);
   results.check_complete();
   make_directory(flags.directory);
-  File file(file_in(flags.directory, Answer::file_name), false);
-  for (const run_place& place : results.record().in_order()) {
-    if constexpr (std::is_same_v<File, prediction_file>)
-      file.add(results.find(place)->value);
-    else
-      file.add(*results.find(place));
-  }
+  growing_file file(file_in(flags.directory, Answer::file_name), false, {});
+  for (const run_place& place : results.record().in_order()) file.add(results.find(place)->line());
   file.commit();
   run_record whole = results.record();
   whole.part = {};
@@ -48,12 +43,12 @@ int merge(const merge_flags& flags) {
   }
   const std::string command = read_run_record(flags.parts.front()).command;
   if (command == "fidelity") {
-    const auto results = merged<recorded_comparison, comparison_file>(flags);
+    const auto results = merged<recorded_comparison>(flags);
     show_fidelity(
         results.record(), [&](const run_place& place) { return &results.find(place)->value; }, flags.output);
     return 0;
   }
-  const auto results = merged<recorded_prediction, prediction_file>(flags);
+  const auto results = merged<recorded_prediction>(flags);
   const auto find = [&](const run_place& place) { return &results.find(place)->value; };
   if (command == "sweep")
     show_sweep(results.record(), find, flags.directory, flags.output);

@@ -74,11 +74,11 @@ class sweeping {
     else
       std::cerr << "--minutes were over after " << whole << " of " << all << " samples; --resume continues" << std::endl;
     run_.tell_of_cut_prompts();
-    if (flags_.parts.part)
-      tell_of_part(record_, whole);
-    else
+    if (!flags_.parts.part)
       show_sweep(
           record_, [&](const run_place& place) { return answered[place.sample] ? find(place) : nullptr; }, flags_.directory);
+    else if (whole == all)
+      tell_of_part(record_, whole);
   }
 
  private:

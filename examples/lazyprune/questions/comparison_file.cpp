@@ -37,9 +37,8 @@ bool recorded_comparison::same_but_times(const recorded_comparison& other) const
   return ask == other.ask && value == theirs;
 }
 
-std::string to_line(const recorded_comparison& comparison) {
-  const text_fidelity& value = comparison.value;
-  nlohmann::ordered_json out{{"ask", hex_text(comparison.ask)}, {"text", value.text}, {"prompt_tokens", value.prompt_tokens}};
+std::string recorded_comparison::line() const {
+  nlohmann::ordered_json out{{"ask", hex_text(ask)}, {"text", value.text}, {"prompt_tokens", value.prompt_tokens}};
   if (value.parted_at) out["parted_at"] = *value.parted_at;
   out["rows"] = value.rows;
   out["ttft_s"] = value.ttft_s;
@@ -55,7 +54,7 @@ comparison_file::comparison_file(const std::filesystem::path& path, bool resume)
       }) {}
 
 void comparison_file::add(recorded_comparison comparison) {
-  file_.add(to_line(comparison));
+  file_.add(comparison.line());
   done_.push_back(std::move(comparison));
 }
 

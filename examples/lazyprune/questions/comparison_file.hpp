@@ -27,12 +27,11 @@ struct recorded_comparison {
   text_fidelity value;
 
   static recorded_comparison read(const json_value& object);
+  /// Returns the comparison as a line, without a line break.
+  std::string line() const;
   std::uint64_t digest() const { return ask; }
   bool same_but_times(const recorded_comparison& other) const;
 };
-
-/// Returns the comparison as a line, without a line break.
-std::string to_line(const recorded_comparison& comparison);
 
 class comparison_file {
  public:

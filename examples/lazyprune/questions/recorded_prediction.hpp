@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
-#include <utility>
 
 #include "questions/run_record.hpp"
 
@@ -23,6 +24,8 @@ struct recorded_prediction {
     if (!prediction.value.cost) throw error(object.file(), object.place(), "a prediction that this program made", "one of another program");
     return prediction;
   }
+
+  std::string line() const { return to_line(value); }
 
   /// The hash by which the prediction is found, as in recorded_sample::asks.
   std::uint64_t digest() const {

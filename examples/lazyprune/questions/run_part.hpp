@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A part of a run's samples, for runs on several machines. A hash of the sample decides to which part it belongs. So all machines agree
-// without a word, and a sample's number in its file plays no role.
+// A part of a run's samples, for runs on several machines. A hash of the sample decides to which part it belongs, so that all machines
+// agree and a sample's number in its file plays no role.
 #pragma once
 
 #include <cstddef>

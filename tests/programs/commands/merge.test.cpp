@@ -159,6 +159,8 @@ TEST_CASE("merged parts of a fidelity have the table of one run") {
   const program_result merged = merge(folders, files / "merged", {"-o", "json"});
   REQUIRE_MESSAGE(merged.code == 0, merged.err);
   CHECK(without_times(json::parse(merged.out)) == without_times(json::parse(once.out)));
+  const program_result third = part(run, "1/3", files / "third", {"--finished", folders[0], "--finished", folders[1]});
+  CHECK(third.err.find("part 1/3 is done: 0 of 5 samples") != std::string::npos);
 
   // The whole run goes on after the texts of a part, and every byte of its table is the merged one's.
   std::filesystem::create_directory(files / "resumed");
@@ -198,6 +200,12 @@ TEST_CASE("the number of parts may change, and no finished sample is answered ag
   REQUIRE_MESSAGE(merged.code == 0, merged.err);
   REQUIRE(merge(two, files / "expected").code == 0);
   CHECK(lines_without_times(files / "merged/predictions.jsonl") == lines_without_times(files / "expected/predictions.jsonl"));
+
+  // A part that the clock ended is not done.
+  const program_result ended = part(small_sweep, "1/1", files / "ended", {"--minutes", "0.000001"});
+  CHECK(ended.code == 0);
+  CHECK(ended.err.find("1 of 10 samples; --resume continues\n") != std::string::npos);
+  CHECK(ended.err.find("is done") == std::string::npos);
 
   // A resumed folder keeps the answers to samples that are no longer in its part.
   const std::size_t before = lines_of(file_text(two[0] + "/predictions.jsonl")).size();

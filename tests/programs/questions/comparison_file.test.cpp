@@ -41,7 +41,7 @@ TEST_CASE("comparisons read back exactly, and a resumed file goes on after the l
   CHECK(file.done()[0].value == comparison(1).value);
   CHECK(file.done()[1].value == equal.value);
   file.commit();
-  CHECK(read_text(folder / "c") == to_line(comparison(~0ull)) + '\n' + to_line(equal) + '\n');
+  CHECK(read_text(folder / "c") == comparison(~0ull).line() + '\n' + equal.line() + '\n');
 }
 
 TEST_CASE("comparisons are the same if they differ in times alone") {
@@ -57,7 +57,7 @@ TEST_CASE("comparisons are the same if they differ in times alone") {
 TEST_CASE("a line that is no comparison is an error that names its place") {
   const temporary_folder folder;
   const auto fault = [&](const std::string& from, const std::string& to) {
-    std::string line = to_line(comparison(1));
+    std::string line = comparison(1).line();
     line.replace(line.find(from), from.size(), to);
     folder.write("c", line + '\n');
     return error_of([&] { comparison_file(folder / "c", true); });
