@@ -2,6 +2,7 @@
 #include "questions/run_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include <nlohmann/json.hpp>
@@ -32,12 +33,15 @@ nlohmann::ordered_json to_object(const recorded_setting& setting) {
   return object;
 }
 
-recorded_setting read_setting(const json_value& object) {
+recorded_setting read_setting(const json_value& object, std::size_t layers) {
   recorded_setting setting{.method = object.at("method").string()};
   if (const auto budget = object.find("budget")) setting.budget = budget->number();
   setting.policy = object.at("policy").string();
-  if (const auto single = object.find("single"))
-    setting.single = stage{static_cast<layer_id>(single->at("after").whole_number(0, 1u << 20)), single->at("share").number()};
+  if (const auto single = object.find("single")) {
+    const json_value share = single->at("share");
+    if (!fraction::holds(share.number())) share.refuse(fraction::expected());
+    setting.single = stage{static_cast<layer_id>(single->at("after").whole_number(1, layers - 1)), share.number()};
+  }
   setting.repeats = object.at("repeats").whole_number(1, 1u << 20);
   return setting;
 }
@@ -59,6 +63,20 @@ recorded_sample read_sample(const json_value& object) {
                          .digest = read_hex(object.at("digest"))};
   object.at("asks").each_item([&](const json_value& ask) { sample.asks.push_back(read_hex(ask)); });
   return sample;
+}
+
+/// Reads the settings. Those with a single stage come last, and only a sweep has them, or repeats.
+void read_settings(const json_value& list, run_record& record) {
+  list.each_item([&](const json_value& object) {
+    const recorded_setting setting = read_setting(object, record.layers);
+    const bool is_single = setting.single.has_value();
+    if (record.command != "sweep" && (is_single || setting.repeats > 1)) object.refuse("a setting of " + record.command);
+    if (is_single ? record.settings.empty() : !record.settings.empty() && record.settings.back().single)
+      object.refuse("the settings with a single stage after the others");
+    record.settings.push_back(setting);
+  });
+  if (record.settings.empty() || (record.command == "eval" && record.settings.size() > 1))
+    list.refuse(record.command == "eval" ? "one setting" : "at least one setting");
 }
 
 }  // namespace
@@ -108,23 +126,25 @@ std::string json_of(const run_record& record) {
   nlohmann::ordered_json object{{"version", record_version}, {"command", record.command}, {"part", record.part.text()},
                                 {"model", record.model},     {"name", record.name},       {"fingerprint", record.fingerprint},
                                 {"layers", record.layers}};
+  object["settings"] = nlohmann::ordered_json::array();
   for (const recorded_setting& setting : record.settings) object["settings"].push_back(to_object(setting));
   object["samples"] = nlohmann::ordered_json::array();
   for (const recorded_sample& sample : record.samples) object["samples"].push_back(to_object(sample));
   return object.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
-run_record read_run_record(const std::string& directory) {
-  const std::string file = file_in(directory, record_file_name);
-  const json_value object = json_value::parse(read_to_end(file, longest_json_line), file, longest_json_line);
+run_record parse_run_record(std::string_view text, const std::string& file) {
+  const json_value object = json_value::parse(text, file, longest_json_line);
   object.at("version").whole_number(record_version, record_version);
   run_record record{.command = object.at("command").string(), .model = object.at("model").string()};
+  constexpr std::array commands{"eval", "sweep", "fidelity"};
+  if (std::ranges::find(commands, record.command) == commands.end()) object.at("command").refuse("eval, sweep or fidelity");
   const auto part = object.at("part");
   record.part = run_part::parse(part.string(), file, part.place());
   record.name = object.at("name").string();
   record.fingerprint = object.at("fingerprint").string();
   record.layers = object.at("layers").whole_number(1, 1u << 20);
-  object.at("settings").each_item([&](const json_value& setting) { record.settings.push_back(read_setting(setting)); });
+  read_settings(object.at("settings"), record);
   const std::size_t of_all = record.asks_of_all(), most = record.first_ask(record.settings.size());
   object.at("samples").each_item([&](const json_value& sample) {
     record.samples.push_back(read_sample(sample));
@@ -132,6 +152,11 @@ run_record read_run_record(const std::string& directory) {
     if (asks != of_all && asks != most) sample.at("asks").refuse(std::to_string(of_all) + " hashes, one for each setting and repeat");
   });
   return record;
+}
+
+run_record read_run_record(const std::string& directory) {
+  const std::string file = file_in(directory, record_file_name);
+  return parse_run_record(read_to_end(file, longest_json_line), file);
 }
 
 void check_same_run(const run_record& record, const std::string& directory, const run_record& first, const std::string& first_directory) {

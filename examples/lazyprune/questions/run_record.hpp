@@ -87,6 +87,9 @@ inline constexpr std::string_view record_file_name = "run.json";
 
 std::string json_of(const run_record& record);
 
+/// Reads a record; `file` names the text in errors. Throws `error` if it is wrong.
+run_record parse_run_record(std::string_view text, const std::string& file);
+
 /// Reads the record of a folder. Throws `error` if the folder has none, or a wrong one.
 run_record read_run_record(const std::string& directory);
 

@@ -47,6 +47,16 @@ TEST_CASE("a record reads back as it was written") {
   CHECK(fault("2/3", "4/3") == at(file + ": part", {"K/N"}));
   CHECK(fault("    \"7\"\n", "    \"7\", \"8\", \"9\"\n") == at(file + ": samples[1].asks", {"3 hashes"}));
   CHECK(fault("\"digest\": \"7\"", "\"digest\": \"x\"") == at(file + ": samples[0].digest"));
+  CHECK(fault("\"sweep\"", "\"run\"") == at(file + ": command", {"eval, sweep or fidelity"}));
+  CHECK(fault("\"sweep\"", "\"eval\"") == at(file + ": settings[1]", {"eval"}));
+  CHECK(fault("\"after\": 2", "\"after\": 6") == at(file + ": settings[2].single.after"));
+  CHECK(fault("\"share\": 0.7", "\"share\": 0") == at(file + ": settings[2].single.share"));
+  run_record order = small_record();
+  std::swap(order.settings[1], order.settings[2]);
+  CHECK(error_of([&] { parse_run_record(json_of(order), "f"); }) == at("f: settings[2]", {"after the others"}));
+  order.settings.clear();
+  order.samples.clear();
+  CHECK(error_of([&] { parse_run_record(json_of(order), "f"); }) == at("f: settings", {"at least one"}));
   std::filesystem::remove(folder / "run.json");
   CHECK(error_of([&] { read_run_record(folder.path().string()); }) == at(file));
 }
