@@ -14,83 +14,14 @@ from unittest import mock
 
 sys.path.insert(0, sys.argv.pop(1))
 
-try:
-    import torch
-    import transformers
-except ImportError:
-    print("skipped: needs python3 with torch and transformers")
-    sys.exit(77)
-from transformers import (
-    GenerationConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    set_seed,
-)
+from small_models import FAMILIES, PRUNED, greedy, ids, padded, random_model  # first, since it skips the tests if torch is missing
+
+import torch
+import transformers
+from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, set_seed
 
 import lazyprune
 from lazyprune.interface import CACHE
-
-torch.set_num_threads(1)
-SMALL = {
-    "vocab_size": 100,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "eos_token_id": None,
-    "pad_token_id": 0,
-}
-PRUNED = "lazyllm --stages 2:0.5,4:0.5"
-
-
-def random_model(config=LlamaConfig, kind=LlamaForCausalLM, **more):
-    torch.manual_seed(1)
-    model = kind(config(**{**SMALL, **more})).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():  # makes the attention prefer some tokens
-            if parameter.ndim == 2:
-                parameter.normal_(std=0.15)
-    return model
-
-
-FAMILIES = {
-    "llama": lambda: random_model(),
-    "llama, scaled": lambda: random_model(rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}),
-    "llama, by length": lambda: random_model(
-        rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}, max_position_embeddings=32
-    ),
-    "mistral": lambda: random_model(MistralConfig, MistralForCausalLM, sliding_window=16),
-    "qwen2": lambda: random_model(Qwen2Config, Qwen2ForCausalLM),
-    "qwen2, windows": lambda: random_model(
-        Qwen2Config, Qwen2ForCausalLM, use_sliding_window=True, sliding_window=16, max_window_layers=4
-    ),
-    "qwen3": lambda: random_model(Qwen3Config, Qwen3ForCausalLM, head_dim=32),
-}
-
-
-def ids(tokens, batch=1, seed=2):
-    return torch.randint(3, 100, (batch, tokens), generator=torch.Generator().manual_seed(seed))
-
-
-def padded():
-    batch, mask = ids(40, 3), torch.ones(3, 40, dtype=torch.long)
-    mask[0, :7] = 0
-    mask[2, :21] = 0
-    return batch, mask
-
-
-def greedy(model, inputs, tokens=12, **more):
-    return model.generate(inputs, max_new_tokens=tokens, do_sample=False, **more)
 
 
 def takes_new_tokens_alone():
