@@ -19,4 +19,6 @@ add_dependencies(lazyprune.tests.transformers lazyprune.c)
 add_test(NAME transformers/prune COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/prune.py ${package})
 add_test(NAME transformers/traces COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/traces.py ${package}
                                           $<TARGET_FILE:lazyprune.program> ${PROJECT_SOURCE_DIR} 120)
-set_tests_properties(transformers/prune transformers/traces PROPERTIES SKIP_RETURN_CODE 77)
+add_test(NAME transformers/ranks COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/ranks.py ${package})
+set_tests_properties(transformers/prune transformers/traces transformers/ranks PROPERTIES SKIP_RETURN_CODE 77)
+set_tests_properties(transformers/ranks PROPERTIES PROCESSORS 2)

@@ -9,6 +9,7 @@ from .c import Error, Library
 from .cache import PrunedCache, Statistics
 from .library import shared_library
 from .pruning import Pruning, prune
+from .ranks import RanksError
 from .trace import TraceRecorder
 
 __version__ = shared_library().version
@@ -18,6 +19,7 @@ __all__ = [
     "Library",
     "PrunedCache",
     "Pruning",
+    "RanksError",
     "Statistics",
     "TraceRecorder",
     "prune",

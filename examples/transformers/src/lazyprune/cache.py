@@ -104,7 +104,7 @@ class PrunedCache(Cache):
 
     def __init__(self, library: c.Library, policy: str, decoder: Decoder) -> None:
         super().__init__(layers=[])
-        self._library, self._policy, self._decoder = library, policy, decoder
+        self._library, self.policy, self._decoder = library, policy, decoder
         self._scratch = library.scratch()
         self.texts: list[Text] = []
         self.mask = np.zeros((0, 0), bool)  # (batch, columns): True for tokens, False for padding
@@ -114,7 +114,7 @@ class PrunedCache(Cache):
 
     def _new_session(self) -> c.Session:
         layers = len(self._decoder.windows)
-        return self._library.session(self._policy, layers, 0, self._decoder.attention_after, self._scratch)
+        return self._library.session(self.policy, layers, 0, self._decoder.attention_after, self._scratch)
 
     def begin(self, new: np.ndarray) -> None:
         """Adds the columns of a step that is about to begin. `new` (batch, columns): True where there is a token."""
@@ -125,7 +125,7 @@ class PrunedCache(Cache):
 
     def expect(self, policy: str, decoder: Decoder) -> None:
         """Raises ValueError if the cache was made for another policy or another model."""
-        if self._policy != policy or self._decoder.model is not decoder.model:
+        if self.policy != policy or self._decoder.model is not decoder.model:
             raise ValueError(f"cache: expected a cache of this model under {policy!r}, found {self!r}")
 
     @property
@@ -138,7 +138,7 @@ class PrunedCache(Cache):
         return len(self._decoder.windows)
 
     def __repr__(self) -> str:
-        return f"PrunedCache({self._policy!r}, batch={len(self.texts)}, columns={self.mask.shape[1]})"
+        return f"PrunedCache({self.policy!r}, batch={len(self.texts)}, columns={self.mask.shape[1]})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PrunedCache:
         other = copy.copy(self)

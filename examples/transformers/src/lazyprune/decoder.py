@@ -8,7 +8,8 @@ import dataclasses
 import torch
 from transformers import GenerationMixin, PreTrainedModel
 
-from .interface import attention_implementation
+from .interface import attention_implementation, tensor_parallel_group
+from .ranks import Ranks
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 IMPLEMENTATIONS = ("sdpa", "eager")
@@ -22,6 +23,7 @@ class Decoder:
 
     model: PreTrainedModel
     windows: tuple[int | None, ...]  # for each layer: how many tokens a query sees, including its own, or None for all
+    ranks: Ranks
 
     @staticmethod
     def of(model: torch.nn.Module) -> Decoder:
@@ -43,11 +45,16 @@ class Decoder:
         if unknown:
             raise ValueError(f"model: expected layers of full_attention or sliding_attention, found {', '.join(unknown)}")
         windows = tuple(window if kind == "sliding_attention" else None for kind in types)
-        return Decoder(inner, windows)
+        return Decoder(inner, windows, _ranks(inner))
 
     @property
     def layers(self) -> torch.nn.ModuleList:
         return self.model.model.layers
+
+    @property
+    def device(self) -> torch.device:
+        """Returns the device of the embedding table, where a step begins."""
+        return self.model.get_input_embeddings().get_parameter("weight").device
 
     @property
     def attention_after(self) -> list[int] | None:
@@ -65,3 +72,18 @@ class Decoder:
     @property
     def angles_by_length(self) -> bool:
         return self.model.config.rope_parameters.get("rope_type", "default") in _BY_LENGTH
+
+
+def _ranks(model: PreTrainedModel) -> Ranks:
+    """Returns the ranks that share the heads of the model. Raises ValueError if the heads are not split into equal shares."""
+    ranks, config = Ranks(tensor_parallel_group(model)), model.config
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    if heads % ranks.count or kv_heads % ranks.count:
+        raise ValueError(
+            f"model: expected numbers of heads that {ranks.count} ranks divide, found {heads} query heads and {kv_heads} key heads"
+        )
+    for name in ("q_proj", "k_proj", "v_proj") if ranks.count > 1 else ():
+        found = model.tp_plan.get(f"model.layers.*.self_attn.{name}")
+        if found != "colwise":
+            raise ValueError(f"model: expected a tp_plan that splits the heads, as \"auto\" does, found {name}: {found}")
+    return ranks

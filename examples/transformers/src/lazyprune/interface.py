@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from transformers import PreTrainedModel
 from transformers import __version__ as VERSION
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -69,3 +71,14 @@ def attention_of(config: Any, layer: torch.nn.Module) -> Callable[..., Any]:
     """Returns the attention function with which the model was loaded."""
     eager = getattr(sys.modules[type(layer).__module__], "eager_attention_forward", None)
     return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)
+
+
+def tensor_parallel_group(model: PreTrainedModel) -> dist.ProcessGroup | None:
+    """Returns the processes among which `from_pretrained` split the model (tp_plan). Returns None if this process has the whole model. Raises
+    ValueError if the model is also split in another way."""
+    mesh, count = getattr(model, "_device_mesh", None), model.tp_size or 1
+    if mesh is None:
+        return None
+    if mesh.size() != count:
+        raise ValueError(f"model: expected tensor parallel alone, found {count} tensor-parallel ranks of {mesh.size()}")
+    return mesh.get_group("tp") if mesh.ndim > 1 else mesh.get_group()

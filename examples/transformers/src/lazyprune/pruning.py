@@ -88,7 +88,7 @@ class Pruning:
         ids = _ids(input_ids)
         cache = self.cache() if cache is None else self._own(cache)
         new = _new_columns(cache, ids.shape, attention_mask, chunk=True)
-        with self._turn:
+        with self._turn, self.decoder.ranks.watched():
             self._run(cache, ids, new, c.PREFILL, 0)
         self._sessions = [text.session for text in cache.texts]
         return cache
@@ -163,10 +163,10 @@ class Pruning:
         # After the prompt, a step with an output for each of several columns reads drafts that `generate` checks. Drafts belong to the answer,
         # so this is a decode step, as with a single token.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
-        with self._turn:
-            hidden = self._in_chunks(cache, ids, new, phase, outputs)
         model = self.decoder.model
-        logits = model.lm_head(model.model.norm(hidden))
+        with self._turn, self.decoder.ranks.watched():
+            hidden = self._in_chunks(cache, ids, new, phase, outputs)
+            logits = model.lm_head(model.model.norm(hidden))
         if self.trace is not None:
             self.trace.finish(logits[0, -1])
         self._sessions = [text.session for text in cache.texts]

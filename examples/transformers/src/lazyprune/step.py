@@ -6,8 +6,9 @@ over the active tokens."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from . import c, evidence
 from .cache import PrunedCache, Text, with_room
 from .decoder import Decoder
 from .interface import attention_implementation, attention_of, attention_replaced
+from .ranks import Digest
 
 ATTENTION = "lazyprune"  # the name under which transformers finds the attention function below
 
@@ -103,6 +105,11 @@ class Part:
         return self.masks[window, device]
 
 
+class _KeysWritten(Exception):
+    """Leaves a layer when the keys and values of rows that need nothing else are written. The layer is called as a whole, since hooks of the
+    layer may bring its inputs to its device."""
+
+
 def attention(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -130,6 +137,7 @@ class Step:
         self.keys_alone = False  # True while the attention function is called for rows that need only keys and values
         self._layer_entered = 0
         self._angles_of: tuple[list[Positions], torch.device] | None = None
+        self._plans = Digest()  # of this step, if several ranks compute it
 
     def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int], None]) -> list[torch.Tensor]:
         """Reads the tokens of each text. In a chunk, some texts may have no tokens. Returns for each text the hidden states (outputs, hidden) of its
@@ -138,6 +146,7 @@ class Step:
         self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(texts, tokens)]
         for part, ids in zip(self.parts, tokens):
             part.text.session.check(len(ids), phase, outputs=part.outputs)
+        self._expect_same_tokens(tokens, phase)
         known = [len(s.ids) for s in texts]
         try:
             layers = 0
@@ -148,6 +157,7 @@ class Step:
                 layers = text.session.begin(len(ids), phase, outputs=part.outputs)
             self._angles_of_places()
             x = self._layers(layers, look)
+            self._expect_same_plans()
             for part in self.parts:
                 part.text.session.finish()
         except BaseException:
@@ -158,6 +168,22 @@ class Step:
         if outputs == 0 or x is None:
             return []
         return [x[part.first + len(part.rows) - part.outputs : part.first + len(part.rows)] for part in self.parts]
+
+    def _expect_same_tokens(self, tokens: Sequence[np.ndarray], phase: int) -> None:
+        """Raises RanksError if the ranks do not begin the same step. Without this check, a rank could wait for a sum over rows that another
+        rank does not compute."""
+        if self.decoder.ranks.count > 1:
+            digest = Digest()
+            for part, ids in zip(self.parts, tokens):
+                digest.add((np.array([phase, part.outputs]), part.text.ids, ids))
+            digest.add([np.frombuffer(self.cache.policy.encode(), np.uint8)])
+            what = "policy and tokens (ranks that sample need the same seed)"
+            self.decoder.ranks.expect_same(what, digest.bytes(), self.decoder.device)
+
+    def _expect_same_plans(self) -> None:
+        """Raises RanksError if a rank's plans of this step so far are not those of the other ranks."""
+        if self.decoder.ranks.count > 1:
+            self.decoder.ranks.expect_same("kept tokens", self._plans.bytes(), self.decoder.device)
 
     def _layers(self, layers: int, look: Callable[[Part, int], None]) -> torch.Tensor | None:
         config = self.decoder.model.config
@@ -179,10 +205,13 @@ class Step:
             x = self._call(module, x, None)
         else:
             # Unfinished rows need only their keys and values. In the last layer most rows are unfinished.
-            self.keys_alone = True
             alone = torch.from_numpy(np.concatenate(unfinished)).to(x.device)
-            module.get_submodule("self_attn")(module.get_submodule("input_layernorm")(x[alone])[None], **self._words(alone))
-            self.keys_alone = False
+            self.keys_alone = True
+            try:
+                with contextlib.suppress(_KeysWritten):
+                    self._call(module, x[alone], alone)
+            finally:
+                self.keys_alone = False
             finished = [np.arange(p.first + len(p.rows) - p.finish, p.first + len(p.rows)) for p in self.parts]
             rest = torch.from_numpy(np.concatenate(finished)).to(x.device)
             if len(rest):
@@ -225,16 +254,21 @@ class Step:
         """Returns the inputs (rows, hidden) of the layer's rows: from the embedding table, the layer before, the Aux Cache, and the waiting
         rows."""
         pieces, same, first = [], x is not None, 0
+        scored = layer > 0 and any(part.plan.wants for part in self.parts)
         for part in self.parts:
             before, rows_before = part.first, len(part.rows)
             plan = part.enter(layer)
             look(part, layer)
+            if self.decoder.ranks.count > 1:
+                self._plans.add((plan.active, plan.rows, plan.origin, plan.index))
             carried = plan.origin == c.CARRIED
             index = plan.index.astype(np.int64)
             same = same and len(index) == rows_before and bool(carried.all()) and np.array_equal(index, np.arange(rows_before))
             pieces.append((part, before, plan.origin, index))
             part.first = first
             first += len(part.rows)
+        if scored:  # the plans may differ from here on if the ranks' evidence differed
+            self._expect_same_plans()
         if same and x is not None:
             return x
         gathered = [self._piece(part, before, origin, index, x) for part, before, origin, index in pieces]
@@ -267,7 +301,7 @@ class Step:
     ) -> torch.Tensor:
         layer, device = self._layer_entered, key.device
         window = self.decoder.windows[layer]
-        out = query.new_zeros(1, query.shape[2], query.shape[1], query.shape[3])
+        out = query.new_empty(1, query.shape[2], query.shape[1], query.shape[3])
         first = 0
         for part in self.parts:
             # If only some rows need the layer's output, an earlier call wrote the keys and values of the others.
@@ -287,6 +321,8 @@ class Step:
             out[0, here] = self._attend(module, part, query[:, :, here], keys, values, window, scaling)
             if part.plan.wants:
                 part.shown = evidence.look(self, part, query[0, :, here], keys, values, window, scaling)
+        if self.keys_alone:
+            raise _KeysWritten
         return out
 
     def _attend(
