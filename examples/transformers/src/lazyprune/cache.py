@@ -36,8 +36,9 @@ class Text:
         self.room = 0  # the number of tokens that fit in keys and values
         self.keys: list[torch.Tensor | None] = [None] * layers  # each (kv_heads, room, head_dim), after RoPE
         self.values: list[torch.Tensor | None] = [None] * layers
-        self.stored: torch.Tensor | None = None  # (slots, hidden): the Aux Cache
-        self.waiting: torch.Tensor | None = None  # (slots, hidden): rows that chunks left for a later step
+        # Each (slots, hidden), on the device of the layer that computed the rows.
+        self.stored: dict[torch.device, torch.Tensor] = {}  # the Aux Cache
+        self.waiting: dict[torch.device, torch.Tensor] = {}  # rows that chunks left for a later step
 
     def clone(self) -> Text:
         other = copy.copy(self)
@@ -45,7 +46,8 @@ class Text:
         other.ids = self.ids.copy()
         copied = lambda tensor: None if tensor is None else tensor.clone()
         other.keys, other.values = [copied(k) for k in self.keys], [copied(v) for v in self.values]
-        other.stored, other.waiting = copied(self.stored), copied(self.waiting)
+        other.stored = {device: rows.clone() for device, rows in self.stored.items()}
+        other.waiting = {device: rows.clone() for device, rows in self.waiting.items()}
         return other
 
     def make_room(self, tokens: int) -> None:

@@ -53,8 +53,10 @@ class Decoder:
 
     @property
     def device(self) -> torch.device:
-        """Returns the device of the embedding table, where a step begins."""
-        return self.model.get_input_embeddings().get_parameter("weight").device
+        """Returns the device where a step begins, which is that of the embedding table. If the table is offloaded, returns the CPU: the hooks
+        that load the table also bring its inputs to its device."""
+        device = self.model.get_input_embeddings().get_parameter("weight").device
+        return torch.device("cpu") if device.type == "meta" else device
 
     @property
     def attention_after(self) -> list[int] | None:
@@ -65,9 +67,10 @@ class Decoder:
             return None
         return [layer + 1 for layer, window in enumerate(self.windows[:-1]) if window is None]
 
-    def angles(self, positions: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def angles(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns cosines and sines (1, positions, head_dim) of the positions 0 to `positions` - 1."""
-        return self.model.model.rotary_emb(like, torch.arange(positions, device=like.device)[None])
+        like = torch.empty(0, dtype=self.model.get_input_embeddings().get_parameter("weight").dtype, device=self.device)
+        return self.model.model.rotary_emb(like, torch.arange(positions, device=self.device)[None])
 
     @property
     def angles_by_length(self) -> bool:

@@ -167,6 +167,8 @@ class Pruning:
         with self._turn, self.decoder.ranks.watched():
             hidden = self._in_chunks(cache, ids, new, phase, outputs)
             logits = model.lm_head(model.model.norm(hidden))
+        if hasattr(model, "hf_device_map"):  # as accelerate's hook of the whole model, which `enable` replaced with the model's forward
+            logits = logits.to(input_ids.device)
         if self.trace is not None:
             self.trace.finish(logits[0, -1])
         self._sessions = [text.session for text in cache.texts]

@@ -236,9 +236,8 @@ class Step:
         the frequencies depend on the text's length, computes the angles of the known tokens in every step."""
         known = max(len(p.text.ids) for p in self.parts)
         if self.decoder.angles_by_length or self.cache.angles is None or self.cache.angles[0].shape[1] < known:
-            embedding = self.decoder.model.get_input_embeddings().get_parameter("weight")
             places = known if self.decoder.angles_by_length else max(p.text.room for p in self.parts)
-            self.cache.angles = self.decoder.angles(places, embedding)
+            self.cache.angles = self.decoder.angles(places)
 
     def _read_angles(self, x: torch.Tensor) -> None:
         """Sets the cosines and sines of the batch's rows, by each row's position in its text."""
@@ -279,9 +278,9 @@ class Step:
 
         def read(place: int, index: np.ndarray) -> torch.Tensor:
             if place == c.EMBEDDING:
-                return embeddings(torch.from_numpy(part.text.ids[index].astype(np.int64)).to(embeddings.get_parameter("weight").device))
-            memory = {c.CARRIED: x, c.STORED: part.text.stored, c.WAITING: part.text.waiting}[place]
-            assert memory is not None
+                return embeddings(torch.from_numpy(part.text.ids[index].astype(np.int64)).to(self.decoder.device))
+            assert x is not None  # before layer 0 there are only embeddings
+            memory = {c.STORED: part.text.stored, c.WAITING: part.text.waiting}[place][x.device] if place != c.CARRIED else x
             return memory.index_select(0, torch.from_numpy(index + (before if place == c.CARRIED else 0)).to(memory.device))
 
         places = np.unique(origin).tolist() or [c.CARRIED]  # if there are no rows, any origin gives an empty result
@@ -353,16 +352,15 @@ class Step:
                         self._save(part, to, place, these, x)
 
     def _save(self, part: Part, to: int, place: int, spills: np.ndarray, x: torch.Tensor) -> None:
-        name = "waiting" if to == c.WAITING else "stored"
-        memory, room = getattr(part.text, name), int(spills["slot"].max()) + 1
+        memories = part.text.waiting if to == c.WAITING else part.text.stored
+        memory, room = memories.get(x.device), int(spills["slot"].max()) + 1
         if memory is None or memory.shape[0] < room:  # grows by half
             memory = with_room(memory, room if memory is None else max(room, memory.shape[0] * 3 // 2), 0, (0, x.shape[1]), x)
         rows = spills["row"].astype(np.int64)
-        source, index = (part.text.waiting, rows) if place == c.WAITING else (x, rows + part.first)
-        assert source is not None
-        slots = torch.from_numpy(spills["slot"].astype(np.int64)).to(memory.device)
-        memory.index_copy_(0, slots, source.index_select(0, torch.from_numpy(index).to(source.device)).to(memory.device))
-        setattr(part.text, name, memory)
+        source, index = (part.text.waiting[x.device], rows) if place == c.WAITING else (x, rows + part.first)
+        slots = torch.from_numpy(spills["slot"].astype(np.int64)).to(x.device)
+        memory.index_copy_(0, slots, source.index_select(0, torch.from_numpy(index).to(x.device)))
+        memories[x.device] = memory
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, attention)
