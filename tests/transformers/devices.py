@@ -12,21 +12,18 @@ import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
 
-from small_models import FAMILIES, PRUNED, greedy, ids, padded, random_model  # first, since it skips the tests if torch is missing
+from small_models import FAMILIES, PRUNED, greedy, ids, needs, padded, random_model  # first, since it skips the tests if torch is missing
+
+needs("accelerate")
+import accelerate
 
 import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM
 
 import lazyprune
 from lazyprune.interface import CACHE
-
-try:
-    import accelerate
-    from accelerate.hooks import AlignDevicesHook, add_hook_to_module
-except ImportError:
-    print("skipped: needs python3 with accelerate")
-    sys.exit(77)
 
 # Each model's later layers are on the second device.
 FIRST = ("model.embed_tokens", "model.rotary_emb", *(f"model.layers.{i}" for i in range(3)))

@@ -11,19 +11,16 @@ import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
 
-from small_models import FAMILIES, PRUNED, greedy, ids, random_model  # first, since it skips the tests if torch is missing
+from small_models import FAMILIES, PRUNED, greedy, ids, needs, random_model  # first, since it skips the tests if torch is missing
+
+needs("kvpress")
+import kvpress
 
 import torch
 import transformers
 from transformers import DynamicCache
 
 import lazyprune
-
-try:
-    import kvpress
-except ImportError:
-    print("skipped: needs python3 with kvpress, and the transformers that it needs")
-    sys.exit(77)
 from lazyprune.press import LazyPrunePress
 
 POCKET = pathlib.Path(__file__).resolve().parents[2] / "examples/pocket/model"
@@ -99,6 +96,15 @@ class Press(unittest.TestCase):
         model = random_model()
         prefilled(model, 20, LazyPrunePress("lazyllm --stages 3:0.5", scorer=lambda attention, positions: -positions.double()))
         self.assertEqual(visible(model, 20)[3], [*range(9), 19])
+
+    def test_a_press_leaves_nothing_behind(self):
+        model = random_model()
+        answer = lambda: greedy(model, ids(60), tokens=6)
+        with lazyprune.prune(model, PRUNED):
+            expected = answer()
+        prefilled(model, 60, LazyPrunePress(PRUNED))
+        with lazyprune.prune(model, PRUNED):
+            self.assertTrue(torch.equal(answer(), expected))
 
     def test_a_ratio_sets_the_share(self):
         model = random_model()

@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: MIT
 """Small random models and prompts for the tests of the package for transformers."""
 
+import importlib
 import sys
 
-try:
-    import torch
-    import transformers
-except ImportError:
-    print("skipped: needs python3 with torch and transformers")
-    sys.exit(77)
+
+def needs(*modules):
+    """Skips the tests if a module is missing."""
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except ImportError:
+        print(f"skipped: needs python3 with {' and '.join(modules)}")
+        sys.exit(77)
+
+
+needs("torch", "transformers")
+import torch
+import transformers
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,

@@ -111,6 +111,9 @@ class Pruning:
         model = self.decoder.model
         if isinstance(getattr(model.forward, "__self__", None), Pruning):
             raise ValueError("prune: expected a model that is not pruned yet, found one within another prune")
+        for layer in self.decoder.layers:
+            if hasattr(layer.self_attn, "masked_key_indices"):  # a press of kvpress leaves here which keys of its last prompt are hidden
+                layer.self_attn.masked_key_indices = None
         own = {"forward": self.forward, "generate": self.generate}
         self._before = {name: model.__dict__[name] for name in own if name in model.__dict__}
         self._dense = {name: getattr(model, name) for name in own}
