@@ -131,11 +131,14 @@ class Pruned(unittest.TestCase):
             if "length" in name:  # this RoPE depends on the longest text of the batch, so a text alone has another result
                 continue
             for policy in ["lazyllm --stages 2:0.5"] if "windows" in name else policies:
-                with self.subTest(name=name, policy=policy), lazyprune.prune(model, policy):
+                with self.subTest(name=name, policy=policy), lazyprune.prune(model, policy) as pruned:
                     together = greedy(model, batch, attention_mask=mask)
+                    rows, rows_alone = pruned.statistics.rows, 0
                     for i in range(3):
                         alone = greedy(model, batch[i : i + 1, mask[i].bool()])
                         self.assertTrue(torch.equal(together[i, -12:], alone[0, -12:]))
+                        rows_alone += pruned.statistics.rows
+                    self.assertEqual(rows, rows_alone)  # no padding is computed
 
     def test_chunks_are_one_prefill(self):
         model = random_model()
@@ -399,6 +402,11 @@ class Errors(unittest.TestCase):
                 "cache: expected the PrunedCache of a pruned model, found DynamicCache",
                 lambda: greedy(model, ids(5), cache=transformers.DynamicCache(config=model.config)),
             )
+            static = transformers.StaticCache(config=model.config, max_cache_len=20)
+            self.fails("expected the PrunedCache of a pruned model, found StaticCache", lambda: greedy(model, ids(5), cache=static))
+            self.fails("expected generate with a padded batch", lambda: model.generate_batch([[5, 6, 7], [8, 9]]))
+            self.fails("expected generate with a padded batch", lambda: model.continuous_batching_context_manager().__enter__())
+            self.fails("cache_implementation: expected none, found paged", lambda: greedy(model, ids(5), cache_implementation="paged"))
             refused = pruned.cache()
             self.fails("padding on the left", lambda: greedy(model, batch, attention_mask=mask.flip(1), cache=refused))
             self.assertGreater(model(ids(10), cache=refused).logits.abs().max(), 0)  # the failed call left no chunk size behind

@@ -64,7 +64,7 @@ class Pruning:
         self.policy, self.scorer, self.library, self.trace = policy, scorer, library, trace
         self._sessions: list[c.Session] = []  # the sessions of the last forward pass
         self._before: dict[str, Any] = {}  # attributes of the model instance that `enable` replaced
-        self._dense: dict[str, Any] = {}  # the model's own forward and generate
+        self._dense: dict[str, Any] = {}  # the model's own methods of these names
         self._turn = threading.RLock()
         self.cache()  # if the policy is wrong, this raises the error
         if scorer is not None:
@@ -114,7 +114,7 @@ class Pruning:
         for layer in self.decoder.layers:
             if hasattr(layer.self_attn, "masked_key_indices"):  # a press of kvpress leaves here which keys of its last prompt are hidden
                 layer.self_attn.masked_key_indices = None
-        own = {"forward": self.forward, "generate": self.generate}
+        own = {"forward": self.forward, "generate": self.generate, "init_continuous_batching": _refuse_continuous_batching}
         self._before = {name: model.__dict__[name] for name in own if name in model.__dict__}
         self._dense = {name: getattr(model, name) for name in own}
         for name, function in own.items():
@@ -264,6 +264,14 @@ class Pruning:
             inside = columns >= 0
             hidden[i, torch.from_numpy(columns[inside]).to(hidden.device)] = r[torch.from_numpy(inside).to(hidden.device)]
         return hidden
+
+
+def _refuse_continuous_batching(*args: Any, **kwargs: Any) -> Any:
+    """Takes the place of the method that generate_batch and the other ways to continuous batching call."""
+    raise ValueError(
+        "generate_batch: expected generate with a padded batch, found continuous batching,"
+        " whose steps read and write the same tokens in every layer"
+    )
 
 
 def _ids(input_ids: object) -> np.ndarray:
