@@ -44,20 +44,48 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of_shapes(description, prompts):
+    """Returns a parser with the flags that all measurements of this folder have."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--layers", type=int, default=22)
     parser.add_argument("--hidden", type=int, default=2048)
     parser.add_argument("--ffn", type=int, default=5632)
     parser.add_argument("--heads", type=int, default=32)
     parser.add_argument("--kv-heads", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=32000)
-    parser.add_argument("-P", "--prompts", default="2048,4096")
+    parser.add_argument("-P", "--prompts", default=prompts)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--policy", action="append")
+    return parser
+
+
+def config_of(flags):
+    return transformers.LlamaConfig(
+        vocab_size=flags.vocabulary, hidden_size=flags.hidden, intermediate_size=flags.ffn, num_hidden_layers=flags.layers,
+        num_attention_heads=flags.heads, num_key_value_heads=flags.kv_heads, max_position_embeddings=1 << 20, eos_token_id=None,
+    )
+
+
+def first_token(model, policy, ids):
+    """Returns the seconds until the first token, and the rows of each layer (None without a policy)."""
+    synchronize(model.device.type)
+    begin = time.perf_counter()
+    if policy is None:
+        model.generate(ids, max_new_tokens=1, do_sample=False)
+        rows = None
+    else:
+        with lazyprune.prune(model, policy) as pruned:
+            model.generate(ids, max_new_tokens=1, do_sample=False)
+        rows = pruned.statistics.prefill_rows
+    synchronize(model.device.type)
+    return time.perf_counter() - begin, rows
+
+
+def main():
+    parser = parser_of_shapes(__doc__, "2048,4096")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--policy", action="append")
     parser.add_argument("--profile", action="store_true")
     flags = parser.parse_args()
     if flags.profile and flags.device != "cpu":
@@ -65,39 +93,22 @@ def main():
     if flags.threads:
         torch.set_num_threads(flags.threads)
 
-    config = transformers.LlamaConfig(
-        vocab_size=flags.vocabulary, hidden_size=flags.hidden, intermediate_size=flags.ffn, num_hidden_layers=flags.layers,
-        num_attention_heads=flags.heads, num_key_value_heads=flags.kv_heads, max_position_embeddings=1 << 20, eos_token_id=None,
-    )
+    config = config_of(flags)
     torch.manual_seed(0)
     torch.set_default_dtype(getattr(torch, flags.dtype))
     model = transformers.LlamaForCausalLM(config).eval().to(flags.device)
     columns = [None, *(flags.policy or POLICIES)]
-
-    def first_token(policy, ids):
-        """Returns the seconds, and the rows of each layer (None without a policy)."""
-        synchronize(flags.device)
-        begin = time.perf_counter()
-        if policy is None:
-            model.generate(ids, max_new_tokens=1, do_sample=False)
-            rows = None
-        else:
-            with lazyprune.prune(model, policy) as pruned:
-                model.generate(ids, max_new_tokens=1, do_sample=False)
-            rows = pruned.statistics.prefill_rows
-        synchronize(flags.device)
-        return time.perf_counter() - begin, rows
 
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {flags.dtype} on {flags.device}, {torch.get_num_threads()} threads")
     print("| prompt | policy | time to first token | speedup | promised | share |\n|---:|---|---:|---:|---:|---:|")
     for tokens in map(int, flags.prompts.split(",")):
         ids = torch.randint(3, flags.vocabulary, (1, tokens), device=flags.device)
         for policy in columns:
-            first_token(policy, ids[:, :64])
+            first_token(model, policy, ids[:, :64])
         times, rows = {policy: [] for policy in columns}, {}
         for i in range(flags.rounds):
             for policy in columns[i % len(columns) :] + columns[: i % len(columns)]:
-                seconds, rows[policy] = first_token(policy, ids)
+                seconds, rows[policy] = first_token(model, policy, ids)
                 times[policy].append(seconds)
         plain = statistics.median(times[None])
         for policy in columns:
@@ -110,7 +121,7 @@ def main():
             print(f"| | `{policy}` | {seconds:.2f} s | {speedup:.2f}x | {promised:.2f}x | {speedup / promised:.2f} |", flush=True)
         if flags.profile:
             for policy in columns:
-                profile(policy, lambda: first_token(policy, ids))
+                profile(policy, lambda: first_token(model, policy, ids))
 
 
 KINDS = {
