@@ -36,7 +36,8 @@ def prune(
         dense", "dense". Library.policy_help() lists all names.
     scorer: your own function, which replaces the policy's last_query_attention. It gets the last query's attention (heads, active) and the
         positions of the active tokens in the text (active), both on the model's device. It returns the importance of these tokens (active).
-        A larger number means a more important token.
+        A larger number means a more important token. If several ranks share the heads, every rank's scorer gets all heads, and the scores of
+        the first rank count.
     library: the library that knows the policy's names; shared_library() if None.
     trace: records what each layer saw and computed.
 
