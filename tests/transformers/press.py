@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
 
-from small_models import FAMILIES, PRUNED, greedy, ids, needs, random_model  # first, since it skips the tests if torch is missing
+from small_models import FAMILIES, PRUNED, add_scorer_of_hidden_states, greedy, ids, needs, random_model  # first, since it skips without torch
 
 needs("kvpress")
 import kvpress
@@ -132,10 +132,12 @@ class Press(unittest.TestCase):
 
     def test_errors(self):
         model = random_model()
+        add_scorer_of_hidden_states(lazyprune.shared_library())
         for press, text in (
             (LazyPrunePress("lazyllm --stages 4:{keep}", 0.5), "compression_ratio: expected 0 to 0.33, as much as"),
             (LazyPrunePress(PRUNED, 0.5), "compression_ratio: expected a policy with {keep}, which the ratio sets, found lazyllm"),
             (LazyPrunePress("lazy"), "expected one of lazyllm"),
+            (LazyPrunePress("custom --scorer longest --stages 2:0.5"), "expected one that scores by attention, keys or values, found custom"),
             (kvpress.ComposedPress([kvpress.KnormPress(0.5), LazyPrunePress(PRUNED)]), "layer 0: expected the keys of all 60 tokens, found 30"),
         ):
             with self.subTest(text=text), self.assertRaises((ValueError, lazyprune.Error)) as caught:

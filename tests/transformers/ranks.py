@@ -23,7 +23,7 @@ from unittest import mock
 PACKAGE = sys.argv.pop(1)
 sys.path.insert(0, PACKAGE)
 
-from small_models import FAMILIES, PRUNED, greedy, ids, padded, random_model  # first, since it skips the tests if torch is missing
+from small_models import FAMILIES, PRUNED, add_scorer_of_hidden_states, greedy, ids, padded, random_model  # first, since it skips without torch
 
 import torch
 import torch.distributed as dist
@@ -33,6 +33,7 @@ import lazyprune
 from lazyprune import evidence
 from lazyprune.interface import CACHE
 
+add_scorer_of_hidden_states(lazyprune.shared_library())
 if not (dist.is_available() and dist.is_gloo_available()):
     print("skipped: needs a torch that has torch.distributed with gloo")
     sys.exit(77)
@@ -53,6 +54,7 @@ POLICIES = (
     "custom --scorer accumulated_attention:over=max --stages 2:0.5",
     "custom --scorer calibrated_attention:window=5,block=4,probes=2.0.3.max.mean@2/2.1.0.last.max.next@1/2.1.6.mean.mean@-0.5 --stages 2:0.5",
     "custom --scorer key_norm --stages 2:0.5",
+    "custom --scorer longest --stages 2:0.5",
     "random --stages 2:0.5",
 )
 SPARSE = ("lazyllm --stages 2:0.5",)  # where all other layers have a window, nothing is pruned after them

@@ -16,6 +16,7 @@ def needs(*modules):
 
 
 needs("torch", "transformers")
+import numpy as np
 import torch
 import transformers
 from transformers import (
@@ -42,6 +43,7 @@ SMALL = {
     "eos_token_id": None,
     "pad_token_id": 0,
 }
+HIDDEN = 5  # as in lazyprune.h
 PRUNED = "lazyllm --stages 2:0.5,4:0.5"
 
 
@@ -68,6 +70,17 @@ FAMILIES = {  # each takes further fields of the configuration
     ),
     "qwen3": lambda **more: random_model(Qwen3Config, Qwen3ForCausalLM, head_dim=32, **more),
 }
+
+
+def add_scorer_of_hidden_states(library):
+    """Adds the scorer "longest". It prefers the tokens with the longest hidden states, and reads all hidden states of the layer."""
+
+    def score(shown):
+        scores = np.zeros(shown.active, np.float32)
+        scores[np.searchsorted(shown.positions, shown.rows)] = np.linalg.norm(shown.data, axis=1)
+        return scores
+
+    library.add_scorer("longest", score, wants=HIDDEN)
 
 
 def ids(tokens, batch=1, seed=2):

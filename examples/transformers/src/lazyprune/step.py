@@ -182,8 +182,7 @@ class Step:
 
     def _expect_same_plans(self) -> None:
         """Raises RanksError if a rank's plans of this step so far are not those of the other ranks."""
-        if self.decoder.ranks.count > 1:
-            self.decoder.ranks.expect_same("kept tokens", self._plans.bytes(), self.decoder.device)
+        self.decoder.ranks.expect_same("kept tokens", self._plans.bytes(), self.decoder.device)
 
     def _layers(self, layers: int, look: Callable[[Part, int], None]) -> torch.Tensor | None:
         config = self.decoder.model.config
