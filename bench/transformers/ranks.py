@@ -146,7 +146,8 @@ def main():
             os.remove(f"{folder}/store")
         alone, ranks = Group(folder, 1, flags.ranks), Group(folder, flags.ranks, 1)
         print(f"torch {torch.__version__}, transformers {transformers.__version__}, float32, gloo")
-        print(f"| prompt | policy | 1 process, {flags.ranks} threads | speedup | {flags.ranks} ranks, 1 thread each | speedup | ranks / process | kept |")
+        n = flags.ranks
+        print(f"| prompt | policy | 1 process, {n} threads | speedup | {n} ranks, 1 thread each | speedup | ranks / process | kept |")
         print("|---:|---|---:|---:|---:|---:|---:|---|")
         for tokens in prompts:
             times = {(policy, group): [] for policy in columns for group in (alone, ranks)}
