@@ -976,22 +976,6 @@ void misfits() {
   CHECK(error_of([&] { backend.load(only(a)); }) == at("parameters", {", found 3"}));
 }
 
-template <class Backend>
-void parallel_work() {
-  using namespace lazyprune;
-  Backend backend;
-  for (const bool in_team : {false, true})
-    for (const std::size_t count : {0u, 1u, 2u, 37u}) {
-      std::vector<int> calls(count);
-      const auto work = [&] { in_parallel(backend, count, [&](std::size_t i) { ++calls[i]; }); };
-      if (in_team)
-        in_one_team(backend, work);
-      else
-        work();
-      CHECK(calls == std::vector<int>(count, 1));
-    }
-}
-
 }  // namespace lazyprune_test::contract
 
 /// Calls PART(name, function) for every part of the contract. The function is a template over the type of the backend.
@@ -1016,5 +1000,4 @@ void parallel_work() {
   PART("a copy of a cache shares its rows until one of them writes", shared_caches)                           \
   PART("a cache returns what was put into it, until it is truncated", caches)                                 \
   PART("operations use reserved memory, which stays allocated and is not copied", reserved_memory)            \
-  PART("parts that do not fit together are refused", misfits)                                                 \
-  PART("work in parallel is done once for each index", parallel_work)
+  PART("parts that do not fit together are refused", misfits)
