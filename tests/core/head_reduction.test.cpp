@@ -36,3 +36,25 @@ TEST_CASE("one head is its own mean and maximum, to the bit") {
     CHECK(out == head);
   }
 }
+
+TEST_CASE("reduce_queries gives the last row, the maximum, or the mean, which is summed in double and rounded once") {
+  const std::size_t n = 200, stride = 203;
+  std::vector<float> queries(3 * stride, -7.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    queries[i] = i % 2 ? 0x1p24f : static_cast<float>(i);
+    queries[stride + i] = 1.0f;
+    queries[2 * stride + i] = i == 4 ? 9.0f : 1.0f;
+  }
+  std::vector<float> out(n + 1, 9.5f);
+  const auto reduce = [&](query_reduction over) { reduce_queries(queries.data(), 3, stride, over, std::span(out).first(n)); };
+  reduce(query_reduction::mean);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double sum = (i % 2 ? 0x1p24 : static_cast<double>(i)) + (i == 4 ? 10 : 2);
+    REQUIRE(out[i] == static_cast<float>(sum / 3));
+  }
+  reduce(query_reduction::last);
+  for (std::size_t i = 0; i < n; ++i) REQUIRE(out[i] == (i == 4 ? 9.0f : 1.0f));
+  reduce(query_reduction::max);
+  for (std::size_t i = 0; i < n; ++i) REQUIRE(out[i] == (i == 4 ? 9.0f : i % 2 ? 0x1p24f : i == 0 ? 1.0f : static_cast<float>(i)));
+  CHECK(out[n] == 9.5f);
+}

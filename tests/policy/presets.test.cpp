@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <concepts>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "policy/contract.hpp"
@@ -142,6 +144,38 @@ TEST_CASE("streaming_llm keeps the sinks and the window at every step") {
     }
   }
   CHECK(streaming_llm() == streaming_llm(4, 1020));
+}
+
+template <class P, class Q>
+bool is_same(const P& p, const Q& q) {
+  if constexpr (std::same_as<P, Q>)
+    return p == q;
+  else
+    return false;
+}
+
+/// Returns whether the preset with this name is that policy, for a model with `layers` layers.
+bool names(std::string_view wanted, layer_id layers, const auto& policy) {
+  bool found = false;
+  visit_presets([&](std::string_view name, std::string_view, auto make) { found |= name == wanted && is_same(make(layers), policy); });
+  return found;
+}
+
+TEST_CASE("the presets with names are these policies") {
+  CHECK(names("lazyllm", 32, lazyllm(32)));
+  CHECK(names("lazyllm_blocks", 32, lazyllm_blocks(lazyllm_stages(32), 32)));
+  CHECK(names("static", 32, static_pruning(lazyllm_stages(32))));
+  CHECK(names("random", 32, random_drop(0.7, 0)));
+  CHECK(names("streaming", 32, streaming_llm(4, 1020)));
+  CHECK(names("fastv", 3, static_pruning({{2, 0.5}})));
+  CHECK(names("fastv", 2, static_pruning({})));
+  CHECK(names("pyramid_drop", 32, static_pruning({{8, 0.5}, {16, 0.5}, {24, 0.5}})));
+  CHECK(names("tova", 32, tova(16, 512)));
+  CHECK(names("tova", 1, tova(1, 512)));
+  CHECK(names("pyramid_kv", 32, pyramid_kv(0.1)));
+  CHECK(names("prompt_distill", 32, prompt_distill(12, 1024)));
+  CHECK(names("prompt_distill", 2, prompt_distill(1, 1024)));
+  CHECK(names("dense", 32, dense()));
 }
 
 }  // namespace

@@ -61,3 +61,15 @@ TEST_CASE("the token of a number that is not finite is found, and numbers betwee
     CHECK(!token_of(20, number, hidden));
   }
 }
+
+TEST_CASE("a number that is not finite is found at each place of a long row") {
+  for (const std::size_t place : {0u, 1u, 63u, 64u, 127u, 128u, 149u}) {
+    std::vector<float> numbers(150, 0.5f);
+    std::vector<position> tokens(150);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<position>(2 * i);
+    const attention_view view{numbers.data(), 1, numbers.size(), tokens};
+    CHECK(!find_not_finite(view));
+    numbers[place] = not_a_number;
+    CHECK(find_not_finite(view)->token == 2 * place);
+  }
+}

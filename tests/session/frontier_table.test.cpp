@@ -98,3 +98,15 @@ TEST_CASE("a refused waiting row keeps its slot until free_refused") {
   CHECK(table.waiting_count() == 1);
   CHECK(!table.waiting(1));
 }
+
+TEST_CASE("clear forgets the tokens and all slots") {
+  frontier_table table;
+  table.append(3);
+  for (const position t : {0u, 1u}) table.advance(t, 1);
+  table.store(0);
+  table.wait(1);
+  table.clear();
+  CHECK(table.known() == 0);
+  CHECK(table.slots() == 0);
+  CHECK(table.waiting_slots() == 0);
+}

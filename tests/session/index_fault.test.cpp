@@ -25,6 +25,7 @@ TEST_CASE("the fault has the first wrong index and the one before it") {
   CHECK(fault_of({0, 0, 1}, 3) == index_fault{.below = 3, .count = 3, .index = 0, .before = 0});
   CHECK(fault_of({0, 2, 1}, 3) == index_fault{.below = 3, .count = 3, .index = 1, .before = 2});
   CHECK(fault_of({3, 0, 0}, 1) == index_fault{.below = 3, .count = 1, .index = 3, .before = 0});
+  CHECK(fault_of({0, 1, 2}, 4) == index_fault{.below = 3, .count = 4, .index = 0, .before = 0});
   CHECK(fault_of({0, 1, 2}, 4)->too_many());
 }
 

@@ -667,6 +667,51 @@ TEST_CASE("adopted tokens have keys at all layers") {
   step.finish();
 }
 
+TEST_CASE("finish reports a window with another number of queries") {
+  const std::vector<float> numbers(64, 0.5f);
+  for (const std::size_t queries : {2u, 3u, 4u}) {
+    lazyprune::session session(policy{window_attention{.window = 3}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
+    auto step = session.begin({5});
+    const layer_plan& plan = step.enter(0);
+    REQUIRE(step.window() == 3);
+    step.leave(window_view{numbers.data(), queries, 1, 5, plan.active});
+    step.enter(1);
+    step.leave();
+    const auto found = error_of([&] { step.finish(); });
+    if (queries == 3)
+      CHECK(!found.code);
+    else
+      CHECK(found == at("session: finish", {"layer 0", "another number of tokens or queries"}, error_code::wrong_order));
+  }
+}
+
+TEST_CASE("a schedule that sees the scores is not asked where there are none") {
+  struct counting {
+    std::size_t* asked;
+    std::size_t keep(const layer_context&, std::span<const float>) const {
+      ++*asked;
+      return everything;
+    }
+  };
+  std::size_t asked = 0;
+  lazyprune::session session(policy{last_query_attention{}, counting{&asked}, top_k{}, keep_all{}}, {.layers = 2});
+  auto step = session.begin({4});
+  step.enter(0);
+  CHECK(step.wants_scores());
+  step.leave();  // the evidence is missing
+  CHECK(asked == 0);
+}
+
+TEST_CASE("only scorers of windows at every layer have an evidence window") {
+  const auto window = [](auto scorer) {
+    return lazyprune::session(policy{scorer, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2}).evidence_window();
+  };
+  CHECK(window(last_query_attention{}) == 0);
+  CHECK(window(accumulated_attention{}) == 0);
+  CHECK(window(window_attention{.window = 3}) == 0);
+  CHECK(window(prompt_window_attention{.window = 3}) == 3);
+}
+
 TEST_CASE("finish reports evidence that is missing or has another kind or size") {
   const std::vector<float> numbers(64, 1.0f);
   const auto left_with = [&](const char* found, auto&& leave) {

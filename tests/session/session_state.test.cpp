@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <vector>
@@ -87,4 +88,35 @@ TEST_CASE("a state that contradicts itself or does not fit is refused, and the s
   CHECK(refused([](session_state& x) { x.tokens[2] = {.frontier = 2, .hidden = hidden_state::stored, .dropped_for_good = true}; }) ==
         "session state: token 2");
   CHECK(error_of([&] { s.restore(saved); }).where == "session state: session");
+  any_session of_one_token = made();
+  of_one_token.adopt(1);
+  CHECK(error_of([&] { of_one_token.restore(saved); }).where == "session state: session");
+}
+
+TEST_CASE("a state without tokens belongs to a session that no query has read") {
+  CHECK(session_state{}.tokens.empty());
+  CHECK(session_state{}.queried_to == 0);
+  CHECK(!session_state{}.queried);
+}
+
+TEST_CASE("a restored session has what the scorer remembers") {
+  const auto remembering = [] {
+    return any_session(policy{accumulated_attention{}, stages{{1, 0.5}, {3, 0.5}}, top_k{}, keep_all{}}, {.layers = layers});
+  };
+  any_session s = remembering();
+  run(s, {.tokens = 9});
+  const session_state saved = s.state();
+  REQUIRE(std::ranges::any_of(saved.memory, [](float x) { return x > 0.0f; }));
+  any_session restored = remembering();
+  restored.restore(saved);
+  CHECK(restored.state() == saved);
+}
+
+TEST_CASE("the error of a state names the adopted token that has no keys at all layers") {
+  any_session s = made();
+  run(s, {.tokens = 9, .outputs = 0});
+  session_state saved = s.state();
+  saved.queried_to = 9;
+  any_session restored = made();
+  CHECK(error_of([&] { restored.restore(saved); }) == lazyprune_test::at("session state: queried tokens", {"token 8 "}));
 }

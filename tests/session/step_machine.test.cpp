@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include <fault.hpp>
 #include "../test_data.hpp"
 #include "random_walk.hpp"
 
@@ -75,4 +76,89 @@ TEST_CASE("random walks agree with the naive session: a store that refuses store
       [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::chosen, .admits = random_walk::by_hash::admits}; });
   CHECK(seen.refused_reads > often);
   CHECK(seen.moved > often);
+}
+
+namespace {
+
+using lazyprune_test::at;
+using lazyprune_test::error_of;
+
+auto session_of(layer_id layers, std::size_t max_tokens = 0) {
+  return session(policy{recency{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = layers, .max_tokens = max_tokens});
+}
+
+/// Runs a whole step of a policy that needs no evidence, and returns it.
+auto run(auto& session, const step_request& request) {
+  auto step = session.begin(request);
+  for (layer_id l = 0; l < step.layers(); ++l) {
+    step.enter(l);
+    step.leave();
+  }
+  step.finish();
+  return step;
+}
+
+}  // namespace
+
+TEST_CASE("the limit is the reserved number of tokens, or 2^32 - 2") {
+  auto session = session_of(2);
+  CHECK(session.limit() == 0xffff'fffe);
+  session.adopt(3);
+  CHECK(error_of([&] { session.reserve(2); }) == at("session: reserve", {"3 known", "2"}));
+  CHECK(error_of([&] { session.reserve(0xffff'ffff); }) == at("session: reserve", {"4294967295"}));
+  CHECK(session.limit() == 0xffff'fffe);
+  session.reserve(3);
+  CHECK(session.limit() == 3);
+  CHECK(session_of(2, 1).limit() == 1);
+}
+
+TEST_CASE("take_over refuses unfinished steps, another number of layers, and tokens that are too deep") {
+  const auto refused = [](auto to, const auto& from) { return error_of([&] { to.take_over(from); }); };
+  auto read = session_of(4);
+  run(read, {.tokens = 2, .outputs = 0});
+  auto unfinished = read, begun = session_of(4);
+  static_cast<void>(unfinished.begin({.tokens = 1}));
+  auto to = session_of(4);
+  CHECK(error_of([&] { to.take_over(unfinished); }) == at("session: take_over", {}, error_code::wrong_order));
+  static_cast<void>(begun.begin({.tokens = 1}));
+  CHECK(error_of([&] { begun.take_over(read); }) == at("session: take_over", {}, error_code::wrong_order));
+  CHECK(refused(session_of(5), read) == at("session: take_over", {"4 and not 5"}));
+  CHECK(!refused(session_of(4), read).code);
+  read.adopt(1);
+  CHECK(refused(session_of(4), read) == at("session: take_over", {"token 2 after layer 4"}));
+}
+
+TEST_CASE("a layer entered after the last one has an empty plan, and abandon ends the step") {
+  auto session = session_of(3);
+  for (const std::size_t outputs : {0u, 1u}) {
+    auto step = session.begin({.tokens = 4, .outputs = outputs});
+    for (layer_id l = 0; l < step.layers(); ++l) {
+      CHECK(!step.enter(l).active.empty());
+      step.leave();
+    }
+    CHECK(step.enter(step.layers()).active.empty());
+    step.finish();
+    CHECK(error_of([&] { static_cast<void>(session.begin({.tokens = 1})); }) == at("session: begin", {}, error_code::wrong_order));
+    session.abandon();
+    CHECK(session.known() == 0);
+  }
+}
+
+TEST_CASE("abandon forgets a call that was out of order after a finished step") {
+  auto session = session_of(3);
+  auto step = run(session, {.tokens = 4});
+  CHECK(step.enter(0).active.empty());
+  CHECK(error_of([&] { static_cast<void>(session.begin({.tokens = 1})); }) == at("session: begin", {}, error_code::wrong_order));
+  session.abandon();
+  CHECK(session.known() == 4);
+  CHECK(!error_of([&] { run(session, {.tokens = 1}); }).code);
+}
+
+TEST_CASE("truncate to one token leaves the effects of the steps, truncate(0) does not") {
+  auto session = session_of(3);
+  run(session, {.tokens = 4});
+  session.truncate(1);
+  CHECK(session.queried());
+  session.truncate(0);
+  CHECK(!session.queried());
 }

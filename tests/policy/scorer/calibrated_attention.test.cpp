@@ -171,3 +171,11 @@ TEST_CASE("impossible probes are refused") {
           calibration({{2, 0, 0, last, block_pooling::max, std::numeric_limits<float>::infinity()}});
         }) == at("probes: probe 2.0.0.last.max@inf", {"a finite weight", "inf"}));
 }
+
+TEST_CASE("with blocks of one token, a token sees the sum of the token before it, also of the first token") {
+  const calibrated_attention scorer{.block = 1, .chosen = calibration::read("1.0.0.last.max@1"), .following = 1};
+  std::vector<float> memory{50.0f, 7.0f, 2.0f}, out(2);
+  const std::vector<position> positions{1, 2};
+  scorer.score({probe_view{nullptr, 0, 0, positions}, 1, memory}, out);
+  CHECK(out == std::vector<float>{49.0f, 6.0f});
+}
