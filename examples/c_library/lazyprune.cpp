@@ -187,9 +187,11 @@ void not_below(std::size_t found, std::size_t least, const char* place) {
 /// large.
 template <class T>
 constexpr std::size_t first_size = sizeof(T);
+// NOLINTBEGIN(bugprone-macro-parentheses): `last` names a member
 #define LAZYPRUNE_FIRST_SIZE(type, last) \
   template <>                            \
   constexpr std::size_t first_size<type> = offsetof(type, last) + sizeof(type::last)
+// NOLINTEND(bugprone-macro-parentheses)
 LAZYPRUNE_FIRST_SIZE(lazyprune_evidence, chosen_scores);
 LAZYPRUNE_FIRST_SIZE(lazyprune_scorer, destroy);
 LAZYPRUNE_FIRST_SIZE(lazyprune_schedule, destroy);

@@ -215,7 +215,7 @@ class calibrating {
   stages tried_stages() const {
     std::vector<stage> list;
     for (const double share : {0.2, 0.3, 0.4, 0.5, 0.6}) {
-      const auto after = static_cast<layer_id>(share * static_cast<double>(model().layers()) + 0.5);
+      const auto after = static_cast<layer_id>(std::lround(share * static_cast<double>(model().layers())));
       if (after >= 1 && (list.empty() || after > list.back().after)) list.push_back({after, 0.5});
     }
     return moved_to(layers_of(model().config()), stages(list));

@@ -360,7 +360,8 @@ class serving {
       options.sampler.seed = seed + i;
       options.eos = ends_;
       answer->listen(i, options);
-      choices.push_back({session.clone(), prompt.ids, std::move(options), kv_token_ * (prompt.ids.size() + options.max_new),
+      const std::size_t bytes = kv_token_ * (prompt.ids.size() + options.max_new);
+      choices.push_back({session.clone(), prompt.ids, std::move(options), bytes,
                          [answer, i](const ended_answer& result) { answer->ended(i, result); },
                          [answer](std::exception_ptr fault) { answer->failed(fault); }});
       if (flags_.deadline.count() > 0) choices.back().deadline = deadline;

@@ -62,11 +62,11 @@ class chart_field {
   /// Grid lines, ticks and the labels of the axes.
   std::string axes() const {
     std::string out;
-    for (double n = y_.first; n <= y_.last; ++n) {
+    for (double n = y_.first; n <= y_.last; ++n) {  // NOLINT(clang-analyzer-security.FloatLoopCounter): a small whole number
       const double y = y_of(n * y_.step);
       out += rule(left, y, right, y) + chart_text(left - 6, y + 4, "text-anchor=\"end\"", fixed(n * y_.step, digits_of(y_)));
     }
-    for (double n = x_.first; n <= x_.last; ++n) {
+    for (double n = x_.first; n <= x_.last; ++n) {  // NOLINT(clang-analyzer-security.FloatLoopCounter): a small whole number
       const double x = x_of(n * x_.step);
       out += rule(x, top, x, bottom) + chart_text(x, bottom + 16, "text-anchor=\"middle\"", fixed(n * x_.step, digits_of(x_)));
     }
@@ -157,7 +157,8 @@ std::string svg_chart_with_legend(const chart& c) {
   std::string legend;
   std::size_t items = 0;
   const auto item = [&](const std::string& drawn, const std::string& name) {
-    const double x = left + legend_column_width * static_cast<double>(items / lines),
+    const std::size_t column = items / lines;
+    const double x = left + legend_column_width * static_cast<double>(column),
                  y = first_line + line_height * static_cast<double>(items % lines);
     legend += "<g transform=\"translate(" + fixed(x, 0) + ' ' + fixed(y, 0) + ")\">\n" + drawn + "<text x=\"46\" y=\"4\">" +
               html_text(name) + "</text></g>\n";

@@ -19,9 +19,9 @@ struct eval_task {
   std::string_view prompt;  // the sample's context replaces {context} (at most one), and the sample's input replaces {input}
   std::size_t max_new;      // tokens to generate
   eval_metric metric;
-  bool first_line = false;     // only the first non-empty line of a prediction counts
-  bool chat = true;            // the prompt goes into the model's chat format
-  std::string_view stop = "";  // the answer ends where this text first occurs after the answer's leading line breaks; empty: at EOS
+  bool first_line = false;  // only the first non-empty line of a prediction counts
+  bool chat = true;         // the prompt goes into the model's chat format
+  std::string_view stop{};  // the answer ends where this text first occurs after the answer's leading line breaks; empty: at EOS
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 

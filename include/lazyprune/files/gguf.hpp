@@ -269,6 +269,7 @@ class gguf_parser {
   struct place {
     std::uint64_t begin, bytes;
     std::size_t tensor;  // index in contents_.tensors
+    // NOLINTNEXTLINE(modernize-use-nullptr): the 0 is the compiler's own
     friend auto operator<=>(const place&, const place&) = default;
   };
 

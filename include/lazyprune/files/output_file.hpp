@@ -39,7 +39,7 @@ class unfinished_files {
 
  private:
   static_assert(std::atomic<const char*>::is_always_lock_free);
-  static inline std::atomic<const char*> slots_[64]{};
+  static inline std::atomic<const char*> slots_[64]{};  // NOLINT(readability-identifier-naming): private members end in _
 };
 
 }  // namespace detail
@@ -116,7 +116,7 @@ class output_file {
   /// Takes the temporary name out of its slot. If a signal handler already took it out, the handler may still be reading the name, so its
   /// memory is never freed.
   void take_back() {
-    if (slot_ && !std::exchange(slot_, nullptr)->exchange(nullptr)) unfinished_.release();
+    if (slot_ && !std::exchange(slot_, nullptr)->exchange(nullptr)) static_cast<void>(unfinished_.release());
   }
 
   void remove() {

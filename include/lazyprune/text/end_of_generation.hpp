@@ -40,7 +40,7 @@ inline constexpr std::string_view end_names[] = {"<|eot_id|>",
                                                  "<eos>",
                                                  "<turn|>",
                                                  "<|tool_response>",
-                                                 "<\xef\xbd\x9c"
+                                                 "<\xef\xbd\x9c"  // NOLINT(bugprone-suspicious-missing-comma): \x9ce would be one number
                                                  "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
                                                  "<|fim_pad|>",
                                                  "<fim-pad>",

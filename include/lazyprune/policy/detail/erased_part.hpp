@@ -25,7 +25,7 @@ class erased_part {
   erased_part(Policy chosen) : type_(&type_of<Policy>), policy_(new Policy(std::move(chosen))) {}
   erased_part(const erased_part& other) : type_(other.type_), policy_(other.type_->copy(other.policy_)) {}
   erased_part(erased_part&& other) noexcept : type_(other.type_), policy_(std::exchange(other.policy_, nullptr)) {}
-  erased_part& operator=(const erased_part& other) {
+  erased_part& operator=(const erased_part& other) {  // NOLINT(bugprone-unhandled-self-assignment): the part assigns itself to itself
     if (policy_ && type_->tag == other.type_->tag)
       type_->assign(policy_, other.policy_);
     else

@@ -48,7 +48,7 @@ class bound_arguments {
 
   bool has(std::size_t i) const { return values_[i] != nullptr; }
   const value& operator[](std::size_t i) const { return *values_[i]; }
-  value or_else(std::size_t i, value preset) const { return values_[i] ? *values_[i] : std::move(preset); }
+  value or_else(std::size_t i, const value& preset) const { return values_[i] ? *values_[i] : preset; }
 
   bool flag(std::size_t i, bool preset = false) const { return values_[i] ? truth(*values_[i]) : preset; }
   std::int64_t integer(std::size_t i, std::int64_t preset) const {

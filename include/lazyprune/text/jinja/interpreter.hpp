@@ -580,7 +580,7 @@ class interpreter {
 
   budget& work_;
   const std::function<std::tm()>& now_;
-  position at_;
+  position at_{};
   tagged_text rendered_;
   tagged_text* out_ = &rendered_;
   std::deque<name_space> spaces_;

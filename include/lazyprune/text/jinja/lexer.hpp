@@ -304,7 +304,7 @@ class lexer {
   std::size_t at_ = 0;
   bool line_starts_ = true;  // the text at `at_` begins a line
   std::size_t walked_ = 0;   // the byte that `place_` belongs to
-  position place_;
+  position place_{};
   std::vector<token> tokens_;
 };
 

@@ -43,6 +43,7 @@ struct undefined {
 struct none_type {};
 
 /// The functions that every template can call.
+// NOLINTNEXTLINE(readability-identifier-naming): `namespace` is a keyword
 enum class function : std::uint8_t { range, dict, namespace_, joiner, cycler, raise_exception, strftime_now };
 
 /// The kind of a value. The kinds have the order of the types in `value::data_`, because value::kind() casts the index of the type.

@@ -90,6 +90,7 @@ class added_tokens {
   added_tokens(const added_tokens&) = delete;
   added_tokens& operator=(const added_tokens&) = delete;
   added_tokens(added_tokens&&) = default;
+  // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the names are the compiler's own
   added_tokens& operator=(added_tokens&&) = default;
 
   const std::vector<added_token>& all() const { return tokens_; }

@@ -55,8 +55,8 @@ inline void read_gemma(const json_value& config, model_config& c) {
 inline void read_gemma(const gguf_keys& file, std::size_t largest, model_config& c) {
   become_gemma(c);
   if (c.hidden % c.n_heads != 0) file.at("attention.head_count").refuse("a divisor of embedding_length, " + std::to_string(c.hidden));
-  if (c.layers == largest && c.hidden / c.n_heads != c.head_dim)
-    c.attention_scale = 1.0 / std::sqrt(static_cast<double>(c.hidden / c.n_heads));
+  const auto numbers_of_head = c.hidden / c.n_heads;
+  if (c.layers == largest && numbers_of_head != c.head_dim) c.attention_scale = 1.0 / std::sqrt(static_cast<double>(numbers_of_head));
 }
 
 }  // namespace detail
