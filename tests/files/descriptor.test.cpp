@@ -89,6 +89,16 @@ TEST_CASE("open_file: a bad name is an error of code bad_input; running out of d
   CHECK(said == at("the name: open", {}, lazyprune::error_code::io));
 }
 
+TEST_CASE("behind_links: the path at the end of the links; a link that cannot be read is an error") {
+  const temporary_folder folder;
+  std::filesystem::create_symlink("second", folder / "first");
+  std::filesystem::create_symlink("third", folder / "second");
+  CHECK(lazyprune::behind_links(folder / "first") == folder / "third");
+  CHECK(lazyprune::behind_links(folder / "none") == folder / "none");
+  const auto too_long = folder / std::string(300, 'x');
+  CHECK(error_of([&] { lazyprune::behind_links(too_long); }) == at(too_long.string()));
+}
+
 TEST_CASE("a descriptor is closed once, by its last owner") {
   auto first = open_file("/dev/null", O_RDONLY, "n", "a file");
   const int number = first.get();

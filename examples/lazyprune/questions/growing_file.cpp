@@ -2,6 +2,7 @@
 #include "questions/growing_file.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -20,34 +21,53 @@ growing_file::growing_file(std::filesystem::path path, bool resume, const std::f
     : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
   if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
   unfinished_ += ".unfinished";
-  untouched_ = !std::filesystem::exists(unfinished_);
+  untouched_ = !std::filesystem::exists(unfinished_) || std::filesystem::is_empty(unfinished_);
   replaces_ = !resume && std::filesystem::exists(path_);
   if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "that of an interrupted run");
-  const bool finished = untouched_ && resume && std::filesystem::exists(path_);
-  if (finished) read(path_);
   file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written",
                     untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
-  struct stat before {};
-  if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before))
-    fail("to give it the permissions of " + path_.string());
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process that writes to it", "one");
-  if (finished) {
-    std::string all = read_to_end(path_);
-    if (!all.empty() && all.back() != '\n') all += '\n';
-    put(all);
-  } else if (resume) {
-    drop_half_line();
-    read(unfinished_);
+  if (repeat_if_interrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno == EWOULDBLOCK) throw error(unfinished_.string(), "", "no other process that writes to it", "one");
+    fail("to lock it");
+  }
+  try {
+    struct stat before {};
+    if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before))
+      fail("to give it the permissions of " + path_.string());
+    if (resume) take_up(read);
+  } catch (...) {
+    remove_if_untouched();
+    throw;
   }
 }
 
-growing_file::~growing_file() {
+growing_file::~growing_file() { remove_if_untouched(); }
+
+void growing_file::remove_if_untouched() {
   if (untouched_) ::unlink(unfinished_.c_str());
 }
 
+/// Copies the finished file if the unfinished one has no lines of its own. It may be the beginning of such a copy, left behind by a process
+/// that was killed here.
+void growing_file::take_up(const std::function<void(const std::filesystem::path&)>& read) {
+  const std::string begun = read_to_end(unfinished_);
+  if (std::filesystem::exists(path_)) {
+    std::string finished = read_to_end(path_);
+    if (!finished.empty() && finished.back() != '\n') finished += '\n';
+    if (finished.starts_with(begun)) {
+      untouched_ = true;
+      read(path_);
+      put(std::string_view(finished).substr(begun.size()));
+      return;
+    }
+  }
+  drop_half_line();
+  read(unfinished_);
+}
+
 void growing_file::add(std::string_view line) {
-  untouched_ = false;
   put(std::string(line) + '\n');
+  untouched_ = false;
 }
 
 void growing_file::commit() {
@@ -73,7 +93,7 @@ void growing_file::commit(std::span<const std::size_t> order, const std::functio
 }
 
 void growing_file::sync() {
-  if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
+  if (!sync_file(file_.get())) fail("to write all of it");
 }
 
 /// Writes with one call. If the program is killed, only the last line can be incomplete.
@@ -90,10 +110,11 @@ void growing_file::drop_half_line() {
   char last = '\n';
   ::off_t end = ::lseek(file_.get(), 0, SEEK_END);
   for (; end > 0; --end) {
-    if (::pread(file_.get(), &last, 1, end - 1) != 1) fail("to read it");
+    if (repeat_if_interrupted([&] { return ::pread(file_.get(), &last, 1, end - 1); }) != 1) fail("to read it");
     if (last == '\n') break;
   }
-  if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to remove an incomplete line from its end");
+  if (end < 0 || repeat_if_interrupted([&] { return ::ftruncate(file_.get(), end); }) != 0)
+    fail("to remove an incomplete line from its end");
 }
 
 void growing_file::fail(std::string_view expected) const {

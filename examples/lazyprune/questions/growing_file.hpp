@@ -39,6 +39,8 @@ class growing_file {
   void commit(std::span<const std::size_t> order, const std::function<std::string(std::size_t)>& line_of);
 
  private:
+  void take_up(const std::function<void(const std::filesystem::path&)>& read);
+  void remove_if_untouched();
   void sync();
   void put(std::string_view text);
   void drop_half_line();

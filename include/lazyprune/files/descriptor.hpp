@@ -50,24 +50,32 @@ class file_descriptor {
   int number_;
 };
 
+/// Throws that a file cannot be opened, for this errno: `error` if the path or the file's permissions are at fault, and `error` of code io
+/// if the machine is. `name` is the file's name in errors.
+[[noreturn]] inline void refuse_file(const std::string& name, std::string_view expected, int code) {
+  for (const int machine : {EIO, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT})
+    if (code == machine) throw error(name, "open", expected, reason_of(code), error_code::io);
+  throw error(name, "", expected, reason_of(code));
+}
+
 /// Opens a file. Throws `error` if the path or the file's permissions are at fault, and `error` of code io if the machine is. `name` is the
 /// file's name in errors. `mode`: the permissions of a new file, before the umask.
 inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected,
                                  mode_t mode = 0666) {
   file_descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
   if (file.get() >= 0) return file;
-  const int code = errno;
-  for (const int machine : {EIO, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT})
-    if (code == machine) throw error(name, "open", expected, reason_of(code), error_code::io);
-  throw error(name, "", expected, reason_of(code));
+  refuse_file(name, expected, errno);
 }
 
-/// Follows the symbolic links from `path` and returns the path at their end. No file need exist there.
+/// Follows the symbolic links from `path` and returns the path at their end. No file need exist there. Throws `error` as open_file does, so
+/// that nobody takes a link for a file.
 inline std::filesystem::path behind_links(std::filesystem::path path) {
   std::error_code failure;
-  for (int links = 0; links < 40 && std::filesystem::is_symlink(path, failure); ++links) {
-    const std::filesystem::path to = std::filesystem::read_symlink(path, failure);
-    if (failure) break;
+  for (int links = 0; links < 40; ++links) {
+    const std::filesystem::file_type type = std::filesystem::symlink_status(path, failure).type();
+    if (type != std::filesystem::file_type::symlink && type != std::filesystem::file_type::none) break;
+    const std::filesystem::path to = type == std::filesystem::file_type::none ? "" : std::filesystem::read_symlink(path, failure);
+    if (failure) refuse_file(path.string(), "a file that can be written", failure.value());
     path = path.parent_path() / to;
   }
   return path;
@@ -80,12 +88,18 @@ inline bool take_permissions(int descriptor, const struct stat& of) {
   return ::fchmod(descriptor, of.st_mode & 0777) == 0;
 }
 
+/// Waits until the written bytes are on the disk. Returns false, with errno set, if they may be lost. EINVAL is not an error, since a file
+/// of that kind cannot be synced.
+inline bool sync_file(int descriptor) {
+  return repeat_if_interrupted([&] { return ::fsync(descriptor); }) == 0 || errno == EINVAL;
+}
+
 /// Syncs the folder of a file that was renamed, so that the new name survives a power failure. Returns false, with errno set, if the disk
-/// fails (EIO). Other failures are ignored, since some folders cannot be opened or synced.
+/// fails or is full. Other failures are ignored, since some folders cannot be opened or synced.
 inline bool sync_folder_of(const std::filesystem::path& file) {
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
   const file_descriptor folder(repeat_if_interrupted([&] { return ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  return folder.get() < 0 || ::fsync(folder.get()) == 0 || errno != EIO;
+  return folder.get() < 0 || sync_file(folder.get()) || (errno != EIO && errno != ENOSPC && errno != EDQUOT);
 }
 
 /// Fills `out`. `read(at, bytes)` is POSIX read: it may return fewer bytes than asked for, and 0 at the end of the file. Throws `error` of

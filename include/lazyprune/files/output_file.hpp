@@ -56,7 +56,7 @@ class output_file {
       : path_(std::move(path)), target_(behind_links(path_)), permissions_(permissions) {
     struct stat status {};
     const bool exists = ::stat(path_.c_str(), &status) == 0;
-    if (!exists && errno == ELOOP) throw error(path_.string(), "", writable, reason_of(ELOOP));
+    if (!exists && errno != ENOENT) refuse_file(path_.string(), writable, errno);  // the old file's permissions would be lost
     if (exists && S_ISDIR(status.st_mode)) throw error(path_.string(), "", "a file to write", "a directory");
     if (exists && !S_ISREG(status.st_mode)) {
       file_ = open_file(path_, O_WRONLY, path_.string(), writable);
@@ -81,8 +81,7 @@ class output_file {
   /// Gives the file its name. Without this call, the destructor removes the written bytes, and an older file stays.
   void commit() {
     flush();
-    const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: cannot be synced, so not an error
-    if (!stored || !file_.close()) fail("to write all of it");
+    if ((unfinished_ && !sync_file(file_.get())) || !file_.close()) fail("to write all of it");
     if (!unfinished_) return;
     if (std::rename(unfinished_->c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_->string());
     take_back();
@@ -104,13 +103,19 @@ class output_file {
       name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);
       if (::lstat(name.c_str(), &status) != 0) break;
     }
-    file_ = open_file(name, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable, before ? 0600 : permissions_);
     unfinished_ = std::make_unique<const std::filesystem::path>(std::move(name));
-    slot_ = detail::unfinished_files::add(unfinished_->c_str());
-    if (!before || take_permissions(file_.get(), *before)) return;
-    const int code = errno;
-    remove();
-    throw error(path_.string(), "", "to set the permissions of the old file", reason_of(code), error_code::io);
+    slot_ = detail::unfinished_files::add(unfinished_->c_str());  // before the file exists, so that no signal leaves it behind
+    try {
+      file_ = open_file(*unfinished_, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable, before ? 0600 : permissions_);
+      if (before && !take_permissions(file_.get(), *before))
+        throw error(path_.string(), "", "to set the permissions of the old file", reason_of(errno), error_code::io);
+    } catch (...) {
+      if (file_.get() < 0)
+        take_back();
+      else
+        remove();
+      throw;
+    }
   }
 
   /// Takes the temporary name out of its slot. If a signal handler already took it out, the handler may still be reading the name, so its

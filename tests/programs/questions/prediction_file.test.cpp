@@ -83,6 +83,44 @@ TEST_CASE("a finished file can be extended, and stays in place until the new one
   CHECK(read_text(folder / "p") == line("one") + line("two"));
 }
 
+TEST_CASE("an unfinished file that is a part of a copy of the finished one loses no prediction") {
+  const std::string two = line("one") + line("two");
+  for (std::size_t end = 0; end <= two.size(); ++end) {  // a process was killed while it copied the file
+    const temporary_folder folder;
+    folder.write("p", two);
+    folder.write("p.unfinished", two.substr(0, end));
+    {
+      prediction_file file(folder / "p", true);
+      REQUIRE(file.done() == std::vector{prediction("one"), prediction("two")});
+      REQUIRE(read_text(folder / "p.unfinished") == two);
+    }
+    REQUIRE(folder.files() == 1);
+    REQUIRE(read_text(folder / "p") == two);
+  }
+  const temporary_folder folder;
+  folder.write("p", two);
+  folder.write("p.unfinished", line("three"));  // a run that was to replace the finished file
+  prediction_file file(folder / "p", true);
+  CHECK(file.done() == std::vector{prediction("three")});
+}
+
+TEST_CASE("an empty unfinished file is no reason to ask for --resume") {
+  const temporary_folder folder;
+  folder.write("p.unfinished", "");
+  prediction_file file(folder / "p", false);
+  file.add(prediction("one"));
+  file.commit();
+  CHECK(read_text(folder / "p") == line("one"));
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a file that is refused leaves no new unfinished file") {
+  const temporary_folder folder;
+  folder.write("p", "no prediction\n");
+  CHECK_THROWS_AS(prediction_file(folder / "p", true), error);
+  CHECK(folder.files() == 1);
+}
+
 TEST_CASE("commit sorts predictions that came in another order") {
   const temporary_folder folder;
   folder.write("p.unfinished", line("three") + line("one"));
@@ -123,9 +161,9 @@ TEST_CASE("without predictions no file is left") {
   folder.write("p", line("one"));
   { const prediction_file file(folder / "p", true); }
   CHECK(folder.files() == 1);
-  folder.write("p.unfinished", line("one"));
+  folder.write("p.unfinished", line("two"));  // which is not in the finished file
   { const prediction_file file(folder / "p", true); }
-  CHECK(read_text(folder / "p.unfinished") == line("one"));
+  CHECK(read_text(folder / "p.unfinished") == line("two"));
 }
 
 TEST_CASE("without resume a finished file is replaced, but an unfinished one is refused") {
