@@ -5,7 +5,9 @@
 
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,6 +54,29 @@ TEST_CASE("file_access::read makes a copy, which stays the same when the file ch
   const mapped_file file(path, file_access::read);
   folder.write("some", "after, and longer");
   CHECK(file.text() == "before");
+}
+
+TEST_CASE("mapped_file_fault names the file that is mapped at an address") {
+  const temporary_folder folder;
+  const auto one = folder.write("one", "first"), two = folder.write("two\nlines", "second");
+  const mapped_file read(one, file_access::read);
+  CHECK(lazyprune::mapped_file_fault(read.bytes().data()) == nullptr);
+  const std::byte* at = nullptr;
+  {
+    const mapped_file first(one);
+    mapped_file second(two);
+    at = first.bytes().data();
+    const mapped_file moved = std::move(second);
+    CHECK(lazyprune::mapped_file_fault(moved.bytes().data() + 6) == nullptr);
+    const char* const said = lazyprune::mapped_file_fault(moved.bytes().data() + 5);
+    REQUIRE(said != nullptr);
+    CHECK(std::string_view(said).starts_with((folder / "two\\x0alines: mmap: expected ").string()));
+    delete[] said;  // a handler would end the process
+  }
+  CHECK(lazyprune::mapped_file_fault(at) == nullptr);
+  std::vector<mapped_file> many;  // more than have a slot
+  for (int i = 0; i < 300; ++i) many.emplace_back(one);
+  CHECK(many.back().text() == "first");
 }
 
 TEST_CASE("prefetch and release change no bytes, and released pages leave memory") {

@@ -18,6 +18,7 @@
 #include "questions/runner.hpp"
 #include "tables/number_text.hpp"
 #include "tables/table.hpp"
+#include "terminal/interrupts.hpp"
 #include "terminal/progress.hpp"
 
 #include <lazyprune/eval/calibration_prompts.hpp>
@@ -351,6 +352,7 @@ class calibrating {
 }  // namespace
 
 int calibrate(const calibrate_flags& flags, const policy_registry& policies) {
+  remove_files_when_interrupted();
   calibrating(flags, policies).run();
   return 0;
 }

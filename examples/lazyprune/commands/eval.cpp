@@ -11,6 +11,7 @@
 #include "questions/run_results.hpp"
 #include "questions/runner.hpp"
 #include "tables/summary_table.hpp"
+#include "terminal/interrupts.hpp"
 
 #include <lazyprune/eval/summary.hpp>
 #include <lazyprune/model/layers_of.hpp>
@@ -108,6 +109,7 @@ void show_eval(const run_record& record, const found_prediction& find, table_for
 }
 
 int eval(const eval_flags& flags, const policy_registry& policies) {
+  remove_files_when_interrupted();
   if (flags.questions.data.empty())
     print_table(std::vector{scored_predictions(flags.predictions, flags.questions.task, flags.method)}, flags.output);
   else

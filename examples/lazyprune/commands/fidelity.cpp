@@ -24,6 +24,7 @@
 #include "questions/run_results.hpp"
 #include "questions/text_digest.hpp"
 #include "tables/fidelity_table.hpp"
+#include "terminal/interrupts.hpp"
 #include "terminal/progress.hpp"
 #include "words/model_words.hpp"
 
@@ -329,6 +330,7 @@ void show_fidelity(const run_record& record, const std::function<const text_fide
 }
 
 int fidelity(const fidelity_flags& flags, const policy_registry& policies) {
+  remove_files_when_interrupted();
   comparison(flags, policies).run();
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "questions/recorded_prediction.hpp"
 #include "questions/results.hpp"
 #include "questions/run_results.hpp"
+#include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/error.hpp>
 
@@ -37,6 +38,7 @@ run_results<Answer> merged(const merge_flags& flags) {
 }  // namespace
 
 int merge(const merge_flags& flags) {
+  remove_files_when_interrupted();
   for (const std::string& part : flags.parts) {
     std::error_code none;
     if (std::filesystem::equivalent(part, flags.directory, none)) throw error("--out", "", "a folder that is not one of the parts", part);

@@ -17,6 +17,7 @@
 #include "questions/runner.hpp"
 #include "tables/number_text.hpp"
 #include "tables/table.hpp"
+#include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/drawn_half.hpp>
@@ -250,6 +251,7 @@ class searching {
 }  // namespace
 
 int search(const search_flags& flags, const policy_registry& policies) {
+  remove_files_when_interrupted();
   searching(flags, policies).run();
   return 0;
 }

@@ -20,6 +20,7 @@
 #include "questions/run_results.hpp"
 #include "questions/runner.hpp"
 #include "tables/sweep_table.hpp"
+#include "terminal/interrupts.hpp"
 
 #include <lazyprune/eval/pooled.hpp>
 #include <lazyprune/model/layers_of.hpp>
@@ -211,6 +212,7 @@ void show_sweep(const run_record& record, const found_prediction& find, const st
 }
 
 int sweep(const sweep_flags& flags, const policy_registry& policies) {
+  remove_files_when_interrupted();
   sweeping(flags, policies).run();
   return 0;
 }

@@ -8,9 +8,11 @@ namespace lazyprune {
 namespace program {
 
 /// From now on, before a signal ends the program, the program's unfinished output files are removed. Ignored signals stay ignored, as under
-/// nohup.
-/// Ctrl-C is not handled here, because only commands that call catch_interrupts keep a file open for long.
+/// nohup. If a mapped file shrinks, the program says so in one line and ends with code 3.
 void remove_files_when_ended();
+
+/// The same for Ctrl-C. Call it in commands that write files and do not call catch_interrupts.
+void remove_files_when_interrupted();
 
 /// From now on the first Ctrl-C only sets `interrupted`; the second ends the program. If Ctrl-C was ignored when the program started, as in
 /// a background job of a shell, it stays ignored.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The bytes of a file, mapped or read. A mapped file must not change while it is in use. If it shrinks, the system may kill the process
-// (SIGBUS). `file_access::read` has no such condition, but needs as much memory as the file has bytes.
+// (SIGBUS); `mapped_file_fault` tells a handler which file it was. `file_access::read` has no such condition, but needs as much memory as
+// the file has bytes.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -26,10 +29,53 @@ enum class file_access : std::uint8_t { map, read };
 
 namespace detail {
 
+struct mapped_file_slot {
+  std::atomic<const std::byte*> begin{};
+  std::atomic<std::size_t> size{};
+  std::atomic<const char*> complaint{};  // allocated with new[]; not null: the slot is in use
+};
+
+/// The mapped files of this process, for a signal handler. If no slot is free, a file is not among them.
+class mapped_files {
+ public:
+  static mapped_file_slot* add(std::span<const std::byte> bytes, std::string_view complaint) {
+    auto text = std::make_unique<char[]>(complaint.size() + 1);
+    std::ranges::copy(complaint, text.get());
+    for (mapped_file_slot& each : slots_) {
+      const char* none = nullptr;
+      if (!each.complaint.compare_exchange_strong(none, text.get())) continue;
+      text.release();
+      each.size = bytes.size();
+      each.begin = bytes.data();
+      return &each;
+    }
+    return nullptr;
+  }
+  static void remove(mapped_file_slot& which) {
+    which.begin = nullptr;
+    delete[] which.complaint.exchange(nullptr);
+  }
+  /// Returns the complaint of the file that is mapped there, or null. The complaint is never freed, because the caller may be a handler.
+  static const char* find(const void* at) noexcept {
+    for (mapped_file_slot& each : slots_) {
+      const std::byte* const begin = each.begin;
+      if (begin && std::greater_equal<const void*>{}(at, begin) && std::less<const void*>{}(at, begin + each.size))
+        return each.complaint.exchange(nullptr);
+    }
+    return nullptr;
+  }
+
+ private:
+  static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::size_t>::is_always_lock_free);
+  static inline mapped_file_slot slots_[256]{};
+};
+
 /// Frees a file's bytes. Unmaps them if they are mapped, else deletes them.
 struct file_bytes_deleter {
   std::size_t mapped = 0;
+  mapped_file_slot* slot = nullptr;
   void operator()(const std::byte* at) const {
+    if (slot) mapped_files::remove(*slot);
     if (mapped > 0)
       ::munmap(const_cast<std::byte*>(at), mapped);
     else
@@ -38,6 +84,10 @@ struct file_bytes_deleter {
 };
 
 }  // namespace detail
+
+/// For a handler of SIGBUS: `address` is siginfo_t::si_addr. Returns what to say if a mapped file is there, in the form of `error`: the
+/// file shrank, or its disk failed. Else returns null. It is async-signal-safe. Call it only if the process then ends.
+inline const char* mapped_file_fault(const void* address) noexcept { return detail::mapped_files::find(address); }
 
 class mapped_file {
  public:
@@ -60,10 +110,12 @@ class mapped_file {
       void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
       if (at == MAP_FAILED) throw error(name_, "mmap", "to map " + std::to_string(size_) + " bytes", reason_of(errno), error_code::io);
       data_ = {static_cast<const std::byte*>(at), detail::file_bytes_deleter{size_}};
+      const error fault(name_, "mmap", "to read its bytes", "a file that shrank, or a disk that failed", error_code::io);
+      data_.get_deleter().slot = detail::mapped_files::add(bytes(), fault.what());
     } else {
       auto memory = std::make_unique_for_overwrite<std::byte[]>(size_);
       read_fully({memory.get(), size_}, name_, [&](std::byte* out, std::size_t n) { return ::read(file.get(), out, n); });
-      data_ = {memory.release(), detail::file_bytes_deleter{0}};
+      data_ = {memory.release(), detail::file_bytes_deleter{}};
     }
   }
 
