@@ -7,4 +7,4 @@
 #include "my_policies.hpp"
 #include "program.hpp"
 
-int main(int argc, char** argv) { return lazyprune::program::run_program(argc, argv, mine::policies()); }
+int main(int argc, char** argv) { return lazyprune::program::run_program(argc, argv, mine::policies); }

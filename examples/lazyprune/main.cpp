@@ -5,4 +5,4 @@
 
 #include "program.hpp"
 
-int main(int argc, char** argv) { return lazyprune::program::run_program(argc, argv, lazyprune::shipped_policies()); }
+int main(int argc, char** argv) { return lazyprune::program::run_program(argc, argv, lazyprune::shipped_policies); }

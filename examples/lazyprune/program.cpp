@@ -17,6 +17,7 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/registry/policy_registry.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -49,27 +50,35 @@ int complain(std::string_view problem, int exit_code) {
   return exit_code;
 }
 
-int complain(const error& problem) { return complain(problem.what(), exit_code_of(problem.code())); }
-
-}  // namespace
-
-int run_program(int argc, char** argv, const policy_registry& policies) {
-  fill_closed_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails, and does not end the program
-  remove_files_when_ended();
-  const error too_little("memory", "", "enough memory for the model and its KV cache", "too little", error_code::no_memory);
+/// Runs the program. If it fails, says why in one line. Throws std::bad_alloc if there is too little memory.
+int run_or_complain(int argc, char** argv, policy_registry (*make_policies)()) {
   try {
+    const policy_registry policies = make_policies();
     const int code = parse_command_line(argc, argv, policies)();
     if (!std::cout.flush()) throw error("stdout", "", "to write all of the output", "a fault", error_code::io);
     return code;
   } catch (const error& problem) {
-    return complain(problem);
+    return complain(problem.what(), exit_code_of(problem.code()));
   } catch (const std::bad_alloc&) {
-    return complain(too_little);
+    throw;
   } catch (const std::length_error&) {
-    return complain(too_little);
+    throw std::bad_alloc();
   } catch (const std::exception& problem) {
     return complain(problem.what(), 3);
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, policy_registry (*policies)()) {
+  fill_closed_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails, and does not end the program
+  remove_files_when_ended();
+  try {
+    return run_or_complain(argc, argv, policies);
+  } catch (const std::bad_alloc&) {  // this line is written without memory
+    std::cerr << "lazyprune: memory: expected enough memory for the model and its KV cache, found too little" << std::endl;
+    return exit_code_of(error_code::no_memory);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <new>
 #include <string>
 
 #include <counted_allocations.hpp>
@@ -124,6 +125,24 @@ TEST_CASE("a value outlives the root it came from") {
   const auto inner = [] { return parsed(R"({"a": {"b": ["deep"]}})").at("a").at("b").items()[0]; }();
   CHECK(inner.string() == "deep");
   CHECK(inner.file() == "f.json");
+}
+
+TEST_CASE("if there is no memory, reading throws, and values that were read can be destroyed") {
+  const std::string text = R"({"a": [{"b": [1, 2, {"a long key of an object": "a string that is long enough"}]}, []], "c": {"d": {}}})";
+  std::size_t failures = 0;
+  for (bool failed = true; failed; ++failures) {
+    failed = false;
+    failing = failures + 1;
+    failing_from_there = true;
+    try {
+      parsed(text).find("a");
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    failing = 0;
+    failing_from_there = false;
+  }
+  CHECK(failures > 10);
 }
 
 TEST_CASE("errors of getters give the place and the value") {

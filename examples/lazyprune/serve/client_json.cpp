@@ -23,7 +23,7 @@ nlohmann::ordered_json read_client_json(std::string_view text) {
   // An ordered object takes quadratic time, and much of the library recurses, so this checks the text with another reader first.
   lazyprune::detail::json_builder builder("request", "");
   lazyprune::detail::parse_strictly(text, builder, "request");
-  check_keys(builder.take());
+  check_keys(builder.take().root);
   return nlohmann::ordered_json::parse(text);
 }
 

@@ -64,11 +64,29 @@ inline void parse_strictly(std::string_view text, strict_json& reader, std::stri
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
 }
 
+/// A value with all that it contains. Its destructor needs no memory. That of nlohmann::json does if the value contains others, and ends
+/// the program if there is none.
+struct json_tree {
+  nlohmann::json root{};
+
+  json_tree() = default;
+  json_tree(json_tree&&) = default;
+  json_tree& operator=(json_tree&&) = delete;
+  ~json_tree() { empty(root); }
+
+ private:
+  static void empty(nlohmann::json& value) {  // strict_json bounds the depth
+    if (!value.is_structured()) return;
+    for (nlohmann::json& each : value) empty(each);
+    value.clear();
+  }
+};
+
 class json_builder : public strict_json {
  public:
   using strict_json::strict_json;
 
-  nlohmann::json take() { return std::move(root_); }
+  json_tree take() { return std::move(tree_); }
 
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
@@ -103,13 +121,13 @@ class json_builder : public strict_json {
     return true;
   }
   nlohmann::json* place(nlohmann::json value) {
-    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.empty()) return &(tree_.root = std::move(value));
     if (open_.back()->is_object()) return &(*member_ = std::move(value));
     open_.back()->push_back(std::move(value));
     return &open_.back()->back();
   }
 
-  nlohmann::json root_;
+  json_tree tree_;
   std::vector<nlohmann::json*> open_;  // from the root to the innermost object or array
   nlohmann::json* member_ = nullptr;   // where the value of the last key goes, in the innermost object
 };
@@ -127,7 +145,7 @@ class json_value {
     detail::json_builder builder(file, where);
     detail::parse_strictly(text, builder, file, where);
     auto whole = std::make_shared<const document>(document{std::string(file), std::string(where), builder.take()});
-    const nlohmann::json* const root = &whole->root;
+    const nlohmann::json* const root = &whole->tree.root;
     return {std::move(whole), root, std::string(where)};
   }
 
@@ -161,10 +179,11 @@ class json_value {
   /// In errors about the copy, the place is that of this object.
   json_value with_defaults(std::string_view others) const {
     need(value_->is_object(), "an object");
-    nlohmann::json all = nlohmann::json::parse(others);
-    all.update(*value_);
+    detail::json_tree all;
+    all.root = nlohmann::json::parse(others);
+    all.root.update(*value_);
     auto whole = std::make_shared<const document>(document{whole_->file, whole_->where, std::move(all)});
-    const nlohmann::json* const root = &whole->root;
+    const nlohmann::json* const root = &whole->tree.root;
     return {std::move(whole), root, place_};
   }
 
@@ -230,7 +249,7 @@ class json_value {
  private:
   struct document {
     std::string file, where;
-    nlohmann::json root;
+    detail::json_tree tree;
   };
 
   json_value(std::shared_ptr<const document> whole, const nlohmann::json* value, std::string place)
