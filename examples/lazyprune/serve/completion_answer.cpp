@@ -255,7 +255,7 @@ json completion_answer::kept() const {
 }
 
 void completion_answer::finish() {
-  if (std::exchange(over_, true)) return;
+  if (over_) return;
   if (log_) {
     json used = usage(), reasons = json::array();
     used["pruning"].erase("kept");  // it has texts
@@ -265,7 +265,9 @@ void completion_answer::finish() {
   if (request_.stream) {
     if (request_.stream_usage) send_event(json::array(), usage());
     reply_.event("[DONE]");
-    return reply_.end_events();
+    reply_.end_events();
+    over_ = true;
+    return;
   }
   json parts = json::array();
   for (choice& each : choices_) {
@@ -280,6 +282,7 @@ void completion_answer::finish() {
   json answer = envelope(chat_ ? "chat.completion" : "text_completion", std::move(parts));
   answer["usage"] = usage();
   reply_.send(200, "application/json", dumped(answer));
+  over_ = true;  // if a line above throws, the client hears of the fault
 }
 
 }  // namespace program

@@ -2,11 +2,14 @@
 #include "serve/http_server.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <deque>
+#include <new>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <poll.h>
 
@@ -85,6 +88,7 @@ class http_listener : public std::enable_shared_from_this<http_listener> {
   asio::steady_timer deadline_{io}, pause_{io};
   std::chrono::seconds within_{0};
   std::function<void()> ending_{};
+  bool accepts_ = false, awaits_signal_ = false;
 };
 
 class http_connection : public std::enable_shared_from_this<http_connection> {
@@ -177,6 +181,17 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     if (out_.empty() && !writing_) next();
   }
 
+  /// Does this work. If it throws, closes the connection, because nobody would end its answer.
+  template <class Work>
+  void or_close(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+
   void when_lost(std::function<void()> call) {
     if (gone_) return call();
     if (answering_) lost_ = std::move(call);
@@ -258,13 +273,15 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     watch();
     const http_reply reply(server_.shared_from_this(), weak_from_this(), requests_);
     kept_ = shared_from_this();  // until the answer has ended
-    if (server_.options.at_once && server_.options.at_once(request, reply)) return;
-    asio::post(server_.worker, [&handle = server_.handle, request = std::move(request), reply]() mutable {
-      try {
-        handle(std::move(request), reply);
-      } catch (const std::exception& e) {
-        reply.send(500, "text/plain; charset=utf-8", std::string(e.what()) + "\n");
-      }
+    or_close([&] {
+      if (server_.options.at_once && server_.options.at_once(request, reply)) return;
+      asio::post(server_.worker, [&handle = server_.handle, request = std::move(request), reply]() mutable {
+        try {
+          handle(std::move(request), reply);
+        } catch (const std::exception& e) {
+          reply.send(500, "text/plain; charset=utf-8", std::string(e.what()) + "\n");
+        }
+      });
     });
   }
 
@@ -298,9 +315,9 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     gone_ = true;
     clock_.cancel();
     answering_ = false;
-    if (const auto call = std::exchange(lost_, {})) call();
     out_.clear();
-    kept_.reset();
+    const auto self = std::exchange(kept_, {});
+    if (const auto call = std::exchange(lost_, {})) call();
   }
 
   void write(std::string bytes) {
@@ -318,8 +335,10 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
       self->stream_.expires_never();
       if (self->gone_) return;
       if (fault) return self->close();
-      if (!self->out_.empty()) return self->write_next();
-      if (!self->answering_) self->next();
+      self->or_close([&] {
+        if (!self->out_.empty()) return self->write_next();
+        if (!self->answering_) self->next();
+      });
     });
   }
 
@@ -381,9 +400,16 @@ void http_listener::run(std::chrono::seconds within, std::function<void()> endin
   ending_ = std::move(ending);
   signals_.add(SIGINT);
   signals_.add(SIGTERM);
-  await_signal();
-  accept();
-  io.run();
+  for (;;) {
+    try {
+      if (!awaits_signal_ && !(draining && open.empty())) await_signal();
+      if (!accepts_ && !draining) accept();
+      io.run();
+      break;
+    } catch (const std::bad_alloc&) {  // costs the connection that had the memory's share, but not the server
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
   // A connection that is still open here has not drained in time.
   worker.join();
   io.restart();
@@ -393,10 +419,15 @@ void http_listener::run(std::chrono::seconds within, std::function<void()> endin
 
 void http_listener::accept() {
   acceptor.async_accept([this](error_code fault, tcp::socket socket) {
+    accepts_ = false;
     if (draining || fault == asio::error::operation_aborted) return;
     if (fault) {  // perhaps no file descriptor is left; a connection that ends gives one back
       pause_.expires_after(std::chrono::milliseconds(50));
-      pause_.async_wait([this](error_code) { accept(); });
+      pause_.async_wait([this](error_code) {
+        accepts_ = false;
+        accept();
+      });
+      accepts_ = true;
       return;
     }
     if (open.size() < options.connections) {
@@ -405,15 +436,18 @@ void http_listener::accept() {
     }
     accept();
   });
+  accepts_ = true;
 }
 
 void http_listener::await_signal() {
   signals_.async_wait([this](error_code fault, int) {
+    awaits_signal_ = false;
     if (fault) return;
     if (draining) return io.stop();
     await_signal();
     begin_drain();
   });
+  awaits_signal_ = true;
 }
 
 void http_listener::begin_drain() {
@@ -440,7 +474,7 @@ template <class Work>
 void http_reply::post(Work work) const {
   asio::post(server_->io, [to = to_, request = request_, work = std::move(work)]() mutable {
     const auto c = to.lock();
-    if (c && c->is_at(request)) work(*c);
+    if (c && c->is_at(request)) c->or_close([&] { work(*c); });
   });
 }
 

@@ -13,12 +13,20 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Tells an answer its end. A callback that throws is the fault of its own answer, which nobody waits for any more.
-template <class Callback, class... Ends>
-void tell(const Callback& callback, const Ends&... how) noexcept {
+/// Tells an answer that it failed. A callback that throws is the fault of its own answer.
+void tell_failed(const scheduled_answer& answer, const std::exception_ptr& fault) noexcept {
   try {
-    callback(how...);
+    answer.failed(fault);
   } catch (...) {
+  }
+}
+
+/// Tells an answer its end. If that fails, perhaps for lack of memory, tells it so.
+void tell_ended(const scheduled_answer& answer, const ended_answer& how) noexcept {
+  try {
+    answer.ended(how);
+  } catch (...) {
+    tell_failed(answer, std::current_exception());
   }
 }
 
@@ -54,10 +62,13 @@ std::optional<std::vector<scheduler::ticket>> scheduler::add(std::vector<schedul
     return std::nullopt;
   }
   std::vector<ticket> tickets;
+  std::list<waiting_answer> added;
   for (scheduled_answer& each : answers) {
-    tickets.push_back(next_);
-    waiting_.push_back({next_++, std::move(each)});
+    tickets.push_back(next_ + tickets.size());
+    added.push_back({tickets.back(), std::move(each)});
   }
+  next_ += tickets.size();
+  waiting_.splice(waiting_.end(), added);
   counts_.waiting = waiting_.size();
   wake_.notify_all();
   return tickets;
@@ -76,20 +87,19 @@ scheduler_counts scheduler::counts() const {
 
 void scheduler::work() {
   for (;;) {
-    std::vector<waiting_answer> admitted, late;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return ends_ || !waiting_.empty() || !running_.empty(); });
-      if (ends_) break;
-      late = take_late();
-      admitted = admit();
-    }
-    for (waiting_answer& each : late) tell(each.what.failed, std::make_exception_ptr(deadline_passed()));
-    for (waiting_answer& each : admitted) start(each);
-    if (running_.empty()) continue;
+    std::list<waiting_answer> admitted, late;
     try {
-      step();
-    } catch (...) {  // no memory for the batch's own lists
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return ends_ || !waiting_.empty() || !running_.empty(); });
+        if (ends_) break;
+        late = take_late();
+        admitted = admit();
+      }
+      for (; !late.empty(); late.pop_front()) tell_failed(late.front().what, std::make_exception_ptr(deadline_passed()));
+      for (; !admitted.empty(); admitted.pop_front()) start(admitted.front());
+      if (!running_.empty()) step();
+    } catch (...) {  // no memory, for example for the batch's own lists
       fail_all(std::current_exception());
       batch_.reset();
     }
@@ -104,7 +114,7 @@ void scheduler::work() {
   const auto ending =
       std::make_exception_ptr(error("server", "", "a request before the server ends", "one that it cannot answer any more"));
   fail_all(ending);
-  for (waiting_answer& each : waiting_) tell(each.what.failed, ending);
+  for (const waiting_answer& each : waiting_) tell_failed(each.what, ending);
 }
 
 void scheduler::fail_all(std::exception_ptr fault) {
@@ -118,29 +128,25 @@ void scheduler::fail_all(std::exception_ptr fault) {
     counts_.running = 0;
   }
   for (const auto& [number, each] : all)
-    if (!each.cancelled) tell(each.what.failed, fault);
+    if (!each.cancelled) tell_failed(each.what, fault);
 }
 
 /// Takes the answers that have waited too long, and stops those that have run too long.
-std::vector<scheduler::waiting_answer> scheduler::take_late() {
+std::list<scheduler::waiting_answer> scheduler::take_late() {
   const auto now = std::chrono::steady_clock::now();
   for (auto& [number, each] : running_)
     if (each.what.deadline < now && !std::exchange(each.late, true)) batch_->stop(number);
-  std::vector<waiting_answer> late;
-  for (auto each = waiting_.begin(); each != waiting_.end();) {
-    if (each->what.deadline >= now) {
-      ++each;
-      continue;
-    }
-    late.push_back(std::move(*each));
-    each = waiting_.erase(each);
+  std::list<waiting_answer> late;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const auto each = next++;
+    if (each->what.deadline < now) late.splice(late.end(), waiting_, each);
   }
   counts_.failed += late.size();
   return late;
 }
 
 /// Takes the answers that can start now, in their order, and drops those that were cancelled.
-std::vector<scheduler::waiting_answer> scheduler::admit() {
+std::list<scheduler::waiting_answer> scheduler::admit() {
   for (const ticket which : std::exchange(to_cancel_, {})) {
     counts_.cancelled += std::erase_if(waiting_, [&](const waiting_answer& w) { return w.number == which; });
     for (auto& [number, each] : running_)
@@ -149,12 +155,11 @@ std::vector<scheduler::waiting_answer> scheduler::admit() {
         ++counts_.cancelled;
       }
   }
-  std::vector<waiting_answer> admitted;
+  std::list<waiting_answer> admitted;
   while (!waiting_.empty() && running_.size() + admitted.size() < limits_.together &&
          counts_.bytes + waiting_.front().what.bytes <= limits_.bytes) {
     counts_.bytes += waiting_.front().what.bytes;
-    admitted.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+    admitted.splice(admitted.end(), waiting_, waiting_.begin());
   }
   counts_.waiting = waiting_.size();
   counts_.running = running_.size() + admitted.size();
@@ -162,7 +167,7 @@ std::vector<scheduler::waiting_answer> scheduler::admit() {
 }
 
 /// An alternative that starts at once shares the reading of its prompt with the answer before it, whose ticket is one less.
-std::size_t scheduler::add_to_batch(waiting_answer& next) {
+std::size_t scheduler::add_to_batch(running_answer& next) {
   scheduled_answer& what = next.what;
   if (what.conversation) return batch_->add(std::move(what.session), what.prompt, what.options, *what.conversation);
   if (what.alternative)
@@ -172,18 +177,22 @@ std::size_t scheduler::add_to_batch(waiting_answer& next) {
 }
 
 void scheduler::start(waiting_answer& next) {
-  scheduled_answer& what = next.what;
+  std::map<std::size_t, running_answer> made;  // before the batch has the answer, because an allocation may fail
   try {
-    const std::size_t number = add_to_batch(next);
-    running_.emplace(number, running_answer{next.number, std::move(what)});
+    made.try_emplace(0, next.number, std::move(next.what));
+    const std::size_t number = add_to_batch(made.at(0));
+    auto running = made.extract(0);
+    running.key() = number;
+    running_.insert(std::move(running));
   } catch (...) {
+    const scheduled_answer& what = made.empty() ? next.what : made.at(0).what;
     {
       const std::lock_guard lock(mutex_);
       counts_.bytes -= what.bytes;
       counts_.running = running_.size();
       ++counts_.failed;
     }
-    tell(what.failed, std::current_exception());
+    tell_failed(what, std::current_exception());
   }
 }
 
@@ -212,6 +221,7 @@ void scheduler::step() {
   }
 
   std::vector<running_answer> done;
+  done.reserve(ended.size());  // this may fail, but the lines below do not
   {
     const std::lock_guard lock(mutex_);  // the counts change before a client hears of its answer
     for (ended_answer& each : ended) {
@@ -233,9 +243,9 @@ void scheduler::step() {
   for (std::size_t i = 0; i < done.size(); ++i) {
     if (done[i].cancelled) continue;
     if (ended[i].fault)
-      tell(done[i].what.failed, ended[i].fault);
+      tell_failed(done[i].what, ended[i].fault);
     else
-      tell(done[i].what.ended, ended[i]);
+      tell_ended(done[i].what, ended[i]);
   }
 }
 

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -91,15 +91,16 @@ class scheduler {
     scheduled_answer what;
   };
   struct running_answer {
+    running_answer(ticket n, scheduled_answer w) : number(n), what(std::move(w)) {}
     ticket number;
     scheduled_answer what;
     bool cancelled = false, late = false;
   };
 
   void work();
-  std::vector<waiting_answer> admit();
-  std::vector<waiting_answer> take_late();
-  std::size_t add_to_batch(waiting_answer& next);
+  std::list<waiting_answer> admit();
+  std::list<waiting_answer> take_late();
+  std::size_t add_to_batch(running_answer& next);
   void start(waiting_answer& next);
   void step();
   void fail_all(std::exception_ptr fault);
@@ -111,7 +112,7 @@ class scheduler {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<waiting_answer> waiting_;
+  std::list<waiting_answer> waiting_;  // moved by splicing, which needs no memory: no answer is lost without being told
   std::vector<ticket> to_cancel_;
   scheduler_counts counts_;
   ticket next_ = 0;

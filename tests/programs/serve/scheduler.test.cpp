@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -126,6 +127,17 @@ TEST_CASE("alternatives that start together read their prompt once") {
     CHECK((i == 0 || got.result.cost.rows * 5 < first_rows));  // its own decode steps revive tokens
     CHECK(got.result.tokens == a.alone(prompt, 3, i));
   }
+}
+
+TEST_CASE("an answer whose end cannot be told hears that it failed") {
+  scheduling a;
+  std::promise<std::vector<token_id>> failed, next;
+  scheduled_answer answer = a.make(20, 2, failed);
+  answer.ended = [](const ended_answer&) { throw std::bad_alloc(); };
+  REQUIRE(a.what().add(one(std::move(answer))));
+  REQUIRE(a.what().add(one(a.make(20, 2, next))));
+  CHECK_THROWS_AS(failed.get_future().get(), std::bad_alloc);
+  CHECK(next.get_future().get() == a.alone(20, 2));
 }
 
 TEST_CASE("answers beyond the queue are refused together, and those that need too much memory are an error") {
