@@ -100,6 +100,8 @@ class running_program {
   std::string out() const { return file_text(files_ / "out"); }
   std::string err() const { return file_text(files_ / "err"); }
   void send(int signal) const { ::kill(process_, signal); }
+  /// Sends a signal with a value, which its handler gets.
+  void send(int signal, int value) const { ::sigqueue(process_, signal, {.sival_int = value}); }
 
   /// True if the program has installed a handler for the signal.
   bool catches(int signal) const {

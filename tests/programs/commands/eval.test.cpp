@@ -13,7 +13,10 @@
 
 #include <test_data.hpp>
 
+#include "programs/without_times.hpp"
+
 using json = nlohmann::json;
+using lazyprune_test::without_times;
 
 namespace {
 
@@ -84,21 +87,6 @@ void write_random_llama(const temporary_folder& folder) {
   std::string length;
   for (std::size_t byte = 0; byte < 8; ++byte) length += static_cast<char>(text.size() >> (8 * byte) & 0xff);
   write_file(folder / "model.safetensors", length + text + values);
-}
-
-/// The predictions without their times.
-std::vector<json> without_times(const std::string& predictions) {
-  std::vector<json> lines;
-  for (std::size_t at = 0; at < predictions.size();) {
-    const std::size_t end = predictions.find('\n', at);
-    json line = json::parse(predictions.substr(at, end - at));
-    line["run"].erase("ttft_s");
-    line["run"].erase("dense_ttft_s");
-    line["run"].erase("total_s");
-    lines.push_back(std::move(line));
-    at = end + 1;
-  }
-  return lines;
 }
 
 }  // namespace

@@ -17,61 +17,15 @@
 #include <nlohmann/json.hpp>
 
 #include "programs/program.hpp"
-#include "programs/serve/http_client.hpp"
+#include "programs/serve/served.hpp"
 #include "test_data.hpp"
 
 using lazyprune_test::http_answer;
-using lazyprune_test::http_client;
+using lazyprune_test::http_client, lazyprune_test::served;
 
 namespace {
 
 using json = nlohmann::json;
-
-/// A server of the bundled model, in a process of its own.
-class served {
- public:
-  explicit served(std::vector<std::string> more = {}) : program_(arguments(std::move(more))) {
-    const std::string before = " at http://127.0.0.1:";
-    std::string said;
-    while (said.find(before) == std::string::npos || !said.ends_with('\n')) {
-      REQUIRE_MESSAGE(!program_.has_ended(), said);
-      said = program_.err();
-    }
-    port_ = static_cast<std::uint16_t>(std::stoi(said.substr(said.find(before) + before.size())));
-  }
-
-  std::uint16_t port() const { return port_; }
-
-  http_answer post(const std::string& path, const json& body, const std::string& headers = {}) const {
-    return http_client(port_).ask("POST", path, body.dump(), headers);
-  }
-  http_answer get(const std::string& path, const std::string& headers = {}) const {
-    return http_client(port_).ask("GET", path, "", headers);
-  }
-  json completion(const json& body) const { return json::parse(post("/v1/completions", body).body); }
-  json chat(const json& body) const { return json::parse(post("/v1/chat/completions", body).body); }
-
-  /// The value of a line of /metrics.
-  double metric(const std::string& name) const {
-    const std::string text = get("/metrics").body, key = "\nlazyprune_" + name + ' ';
-    const std::size_t at = text.find(key);
-    return at == std::string::npos ? -1 : std::stod(text.substr(at + key.size()));
-  }
-
-  program_result end() {
-    program_.send(SIGTERM);
-    return program_.wait();
-  }
-
- private:
-  static std::vector<std::string> arguments(std::vector<std::string> more) {
-    more.insert(more.begin(), {"serve", "--port", "0", "-t", "1"});
-    return more;
-  }
-
-  running_program program_;
-  std::uint16_t port_ = 0;
-};
 
 /// The data of an answer's events.
 std::vector<std::string> events_of(const std::string& body) {

@@ -10,50 +10,13 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "programs/without_times.hpp"
+
 using json = nlohmann::json;
+using lazyprune_test::csv_table, lazyprune_test::rows_without_times;
+using row = lazyprune_test::csv_row;
 
 namespace {
-
-using row = std::map<std::string, std::string>;
-
-std::vector<std::string> fields(const std::string& line) {
-  std::vector<std::string> out(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"')
-      quoted = !quoted;
-    else if (c == ',' && !quoted)
-      out.emplace_back();
-    else
-      out.back() += c;
-  }
-  return out;
-}
-
-std::vector<row> table(const std::string& file) {
-  const std::vector<std::string> lines = lines_of(file_text(file));
-  REQUIRE(!lines.empty());
-  const std::vector<std::string> keys = fields(lines.front());
-  std::vector<row> rows;
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    const std::vector<std::string> values = fields(lines[i]);
-    REQUIRE(values.size() == keys.size());
-    row& entry = rows.emplace_back();
-    for (std::size_t k = 0; k < keys.size(); ++k) entry[keys[k]] = values[k];
-  }
-  return rows;
-}
-
-/// The rows without their times.
-std::vector<row> rows_without_times(const std::string& file) {
-  std::vector<row> rows = table(file);
-  for (row& entry : rows)
-    std::erase_if(entry, [](const auto& field) {
-      return std::ranges::any_of(std::vector<std::string>{"ttft_s", "dense_ttft_s", "speedup_", "total_s"},
-                                 [&](const std::string& start) { return field.first.starts_with(start); });
-    });
-  return rows;
-}
 
 /// Runs a sweep. To save time, the prompts lose their middle, so the scores mean nothing.
 program_result sweep(const std::string& directory, const std::vector<std::string>& more = {}) {
@@ -91,12 +54,12 @@ TEST_CASE("samples that are not timed get the same answers, although the methods
     CHECK(all["run"].contains("ttft_s"));
   }
   CHECK(timed == whole.size() / 2);
-  for (const row& entry : table(files / "shared/sweep.csv")) {
+  for (const row& entry : csv_table(files / "shared/sweep.csv")) {
     CHECK(entry.at("ttft_s") != "");
     CHECK(entry.at("n") == "2");
     CHECK(entry.at("timed") == "1");
   }
-  for (const row& entry : table(files / "whole/sweep.csv")) CHECK(entry.at("timed") == "2");
+  for (const row& entry : csv_table(files / "whole/sweep.csv")) CHECK(entry.at("timed") == "2");
   CHECK(file_text(files / "shared/report.html").find("<dt>times</dt><dd>over 2 of 4 samples</dd>") != std::string::npos);
 }
 
@@ -111,7 +74,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
   CHECK(file_text(directory + "/report.html").starts_with("<!DOCTYPE html>"));
   CHECK(file_text(directory + "/report.html").find("<title>Token pruning on pocket: accuracy and speed</title>") != std::string::npos);
 
-  const std::vector<row> rows = table(directory + "/sweep.csv");
+  const std::vector<row> rows = csv_table(directory + "/sweep.csv");
   // Each of two tasks has rows for dense, 3 methods, dense beside the single stages, and 5 shares after each of 5 layers.
   REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));
   const std::vector<std::string> methods{"dense", "lazyllm@3+5", "random", "compression"};
@@ -205,7 +168,7 @@ TEST_CASE("given scores, variants, and tokens that every method keeps") {
                                        "--keep-last",  "16"};
   const program_result result = sweep(directory, flags);
   REQUIRE_MESSAGE(result.code == 0, result.err);
-  const std::vector<row> rows = table(directory + "/sweep.csv");
+  const std::vector<row> rows = csv_table(directory + "/sweep.csv");
   const std::vector<std::string> methods{"dense", "given@2", "random", "compression", "summed@3", "blocks@3"};
   REQUIRE(rows.size() == 2 * methods.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -259,7 +222,7 @@ TEST_CASE("--pruning-file adds the method `calibrated`; in a variant it takes th
                                    "plain=--pruning-file " + (files / "stages.json")}))
               .code == 0);
   std::map<std::string, std::string> policies;
-  for (const row& r : table(files / "a/sweep.csv")) policies[r.at("method")] = r.at("policy");
+  for (const row& r : csv_table(files / "a/sweep.csv")) policies[r.at("method")] = r.at("policy");
   REQUIRE(policies.size() == 4);
   const std::string stages = json::parse(file_text(bundled_calibration)).at("stages");
   const std::string probes = " --scorer calibrated_attention:window=64,block=16,probes=";
@@ -288,7 +251,7 @@ TEST_CASE("a sweep of texts asks for made-up facts and for quotes") {
                                                    "dense", "--budgets", "1", "-t", "1", "--out", files / "out"});
   REQUIRE_MESSAGE(result.code == 0, result.err);
   std::map<std::string, std::string> asked;
-  for (const row& entry : table(files / "out/sweep.csv")) asked[entry.at("task")] = entry.at("n");
+  for (const row& entry : csv_table(files / "out/sweep.csv")) asked[entry.at("task")] = entry.at("n");
   CHECK(asked == std::map<std::string, std::string>{{"made_up_fact", "4"}, {"repeated_quote", "4"}});
   CHECK(complaint(lazyprune_program({"sweep", "-f", files / "text.txt", "-d", prompts("few_shot"), "--out", files / "x"})) ==
         complaint_at("sweep", {"both"}));
@@ -343,7 +306,7 @@ TEST_CASE("after --minutes no sample is begun: the files take turns with complet
       CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
       CHECK(std::filesystem::exists(part + "/predictions.jsonl") == (samples == 4));
       std::map<std::string, std::map<std::string, int>> answered;  // numbers of answers by task and method
-      for (const row& entry : table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
+      for (const row& entry : csv_table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
       CHECK(answered.size() == std::min<std::size_t>(samples, 2));
       for (const auto& [task, of] : answered)
         for (const char* method : {"dense", "random"})
@@ -379,7 +342,7 @@ TEST_CASE("a resumed sweep takes predictions in any order, and a sample without 
   const program_result limited = resumed({"--minutes", "0.000001"});  // answers only the first sample
   REQUIRE_MESSAGE(limited.code == 0, limited.err);
   CHECK(limited.err.find("2 of 4 samples; ") != std::string::npos);
-  for (const row& entry : table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");
+  for (const row& entry : csv_table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");
   CHECK(resumed({}).code == 0);
   CHECK(rows_without_times(part + "/sweep.csv") == rows_without_times(whole + "/sweep.csv"));
   CHECK(lines_of(file_text(part + "/predictions.jsonl")).size() == 8);
