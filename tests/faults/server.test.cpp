@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Calls for the server's cache file fail. The server answers as if nothing had happened, or says in one line which file is at fault.
+#include <chrono>
+
+#include "faulty_runs.hpp"
+#include "programs/serve/served.hpp"
+
+using namespace lazyprune_test;
+
+namespace {
+
+using json = nlohmann::json;
+
+/// Asks about a prompt that is long enough for the server to keep its beginning.
+json request() {
+  std::string prompt;
+  for (int i = 0; i < 60; ++i) prompt += "the old council remembered ";
+  return {{"prompt", prompt}, {"max_tokens", 4}, {"temperature", 0}};
+}
+
+/// Returns the text of an answer. The server must not leave its client waiting.
+std::string asked(const served& server) {
+  const auto start = std::chrono::steady_clock::now();
+  const json answer = server.completion(request());
+  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  return answer["choices"][0]["text"];
+}
+
+}  // namespace
+
+TEST_CASE("each call for the cache file fails once: the server answers as before, or says in one line what failed; the old file stays") {
+  const temporary_folder files, logs;
+  const std::string cache = files / "cache", log = logs / "log";
+  const auto start = [&](const std::string& fault) {
+    return served({"--cache-file", cache, "--least-tokens", "0"},
+                  fault.empty() ? std::vector<std::string>{} : with_fault(fault, files.path(), log), true);
+  };
+  std::string expected;
+  for (const char* fault : {"", "list"}) {
+    served server = start(fault);
+    expected = asked(server);
+    REQUIRE_FALSE(expected.empty());
+    REQUIRE(server.end().code == 0);
+  }
+  const std::vector<call_fault> all = faults_of(log);
+  CHECK(all.size() > 50);
+  std::size_t failed = 0;
+  for (const std::size_t i : drawn(every_fault() ? all.size() : test_all ? 8 : 1, 0, all.size())) {
+    const call_fault& fault = all[i];
+    CAPTURE(fault.text());
+    served server = start(fault.text());
+    if (server.is_up()) REQUIRE(asked(server) == expected);
+    const program_result end = server.end();
+    const std::vector<std::string> made = lines_of(file_text(log));
+    REQUIRE(made.size() == 1);
+    if (end.code == 0) {
+      REQUIRE((fault.must_pass() || !fault.must_fail()));
+    } else {
+      ++failed;
+      REQUIRE_MESSAGE(!fault.must_pass(), end.err);
+      check_complaint(end, made[0]);
+    }
+    if (fault.call != "unlink") REQUIRE(remains(files.path(), false) == std::vector<std::string>{});
+    served next = start("");
+    REQUIRE(next.is_up());
+    REQUIRE(asked(next) == expected);
+    REQUIRE(next.end().code == 0);
+  }
+  MESSAGE(failed << " faults ended the server");
+}
