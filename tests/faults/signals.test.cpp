@@ -46,7 +46,8 @@ void kill_at_random(const faulty_run& what, const std::vector<int>& signals, int
       CHECK(remains(runs.path(), true) == std::vector<std::string>{});
     }
     if (result.code == 0) {
-      if (signal != SIGINT || what.name != "run") runs.check_results(result);  // Ctrl-C ends an answer early
+      if (signal != SIGINT || what.name != "run") CHECK(what.results(runs.path()) == runs.expected());  // Ctrl-C ends an answer early
+      if (signal != SIGKILL) CHECK(remains(runs.path(), false) == std::vector<std::string>{});
       runs.clear();
       before.clear();
     } else {
