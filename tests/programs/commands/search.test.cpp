@@ -67,8 +67,9 @@ TEST_CASE("the search finds stages that answer as the dense model does, scores t
     if (end == 0 && !in_full()) continue;
     std::filesystem::create_directories(files / "cut");
     write_file(files / "cut/search.jsonl.unfinished", predictions.substr(0, end));
-    CHECK(complaint(run("cut")) == complaint_at(files / "cut/search.jsonl.unfinished", {"--resume"}));
-    const program_result resumed = run("cut", {"--resume"});
+    // An empty file has nothing to lose, so a search may begin anew without --resume.
+    if (end > 0) CHECK(complaint(run("cut")) == complaint_at(files / "cut/search.jsonl.unfinished", {"--resume"}));
+    const program_result resumed = end > 0 ? run("cut", {"--resume"}) : run("cut");
     CHECK_MESSAGE(resumed.code == 0, resumed.err);
     CHECK(resumed.out == whole.out);
     CHECK(file_text(files / "cut/search.csv") == csv);
