@@ -60,9 +60,9 @@ struct call_fault {
 
   /// For the variable LAZYPRUNE_FAULT.
   std::string text() const { return call + ':' + std::to_string(number) + ':' + way; }
-  /// Whether the program must repeat the call, or do without it.
+  /// Returns whether the program must repeat the call, or do without it.
   bool must_pass() const { return way == "short" || way == std::to_string(EINTR) || (call == "fsync" && way == std::to_string(EINVAL)); }
-  /// Whether bytes may be lost that the program was to keep, so that it must fail.
+  /// Returns whether the program must fail, because it may have lost bytes.
   bool must_fail() const { return call == "write" || call == "fsync" || call == "rename" || call == "ftruncate"; }
 };
 
@@ -84,7 +84,7 @@ struct faulty_run {
   std::string name;
   /// The arguments, if the command writes to this folder.
   std::function<std::vector<std::string>(const std::string& folder)> arguments;
-  /// What the command must have written, without times.
+  /// Returns the files of the command, without times.
   std::function<std::string(const std::string& folder)> results;
   std::string predictions = {};  // the name of the file of predictions, if there is one
 };
@@ -95,7 +95,7 @@ inline std::string predictions_text(const std::string& file) {
   return text;
 }
 
-/// Whether a file with this name is unfinished.
+/// Returns whether a file with this name is unfinished.
 inline bool is_unfinished(const std::string& name) { return name.find(".unfinished") != name.npos; }
 
 /// The unfinished files in a folder. `of_failed`: without the predictions that wait for --resume.

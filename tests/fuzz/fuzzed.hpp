@@ -87,7 +87,7 @@ inline std::uint64_t microseconds() {
 
 }  // namespace detail
 
-/// What reading an input may cost. The time is the processor's, in a build with sanitizers. A tenth of a second is always allowed.
+/// The bounds of reading an input. The time is the processor's, in a build with sanitizers. A tenth of a second is always allowed.
 struct work_bounds {
   std::size_t bytes = 64;  // for each byte of the input
   std::size_t more_bytes = std::size_t{1} << 20;

@@ -108,6 +108,17 @@ sequence_asked asks(std::vector<token_id> prompt, std::size_t max_new) {
   return asked;
 }
 
+/// Like `asks`, for a sequence whose `nth` token makes its callback stop the sequence `other`.
+sequence_asked asks_and_stops(std::vector<token_id> prompt, std::size_t max_new, continuous_batch<reference<double>>& batch,
+                              const std::size_t& other, std::size_t nth) {
+  sequence_asked asked = asks(std::move(prompt), max_new);
+  asked.options.on_token = [&batch, &other, nth, tokens = std::size_t{0}](token_id) mutable {
+    if (++tokens == nth) batch.stop(other);
+    return true;
+  };
+  return asked;
+}
+
 /// Throws in the second of every step's layers if the step reads this token.
 struct fails_at final : step_observer {
   token_id bad;
@@ -227,13 +238,8 @@ TEST_CASE("a sequence whose last piece is paused between layers can be stopped, 
 
 TEST_CASE("a callback can stop a sequence whose last piece is paused between layers") {
   batch_bench<reference<double>> b;
-  std::size_t paused = 0, tokens = 0;
-  sequence_asked talks = asks({1, 2, 3, 4}, 12);
-  talks.options.on_token = [&](token_id) {
-    if (++tokens == 7) b.batch.stop(paused);
-    return true;
-  };
-  b.add(std::move(talks));
+  std::size_t paused = 0;
+  b.add(asks_and_stops({1, 2, 3, 4}, 12, b.batch, paused, 7));
   b.step(8);
   sequence_asked asked{any_session(lazyllm({{2, 0.6}}), {.layers = 4}), lazyprune_test::some_tokens(40)};
   paused = b.add(std::move(asked));
@@ -329,17 +335,12 @@ TEST_CASE("a callback can stop another sequence of the same step") {
   for (const bool reads : {false, true}) {  // whether the other sequence still reads its prompt
     CAPTURE(reads);
     batch_bench<reference<double>> b;
-    std::size_t other = 0, tokens = 0;
-    sequence_asked stops = asks({1, 2, 3, 4}, 5);
-    stops.options.on_token = [&](token_id) {
-      if (++tokens == 2) b.batch.stop(other);
-      return true;
-    };
-    b.add(std::move(stops));
+    std::size_t other = 0;
+    const std::size_t stops = b.add(asks_and_stops({1, 2, 3, 4}, 5, b.batch, other, 2));
     if (reads) b.step(10);
     other = b.add(asks(lazyprune_test::some_tokens(reads ? 30 : 6), 5));
     b.to_the_end(10);
-    CHECK(tokens == 5);
+    CHECK(b.ended.at(stops).result.tokens.size() == 5);
     CHECK(b.ended.at(other).fault == nullptr);
     CHECK(b.ended.at(other).result.reason == finish_reason::stop);
     CHECK(b.ended.at(other).result.tokens.size() == (reads ? 0u : 1u));

@@ -60,14 +60,12 @@ inline std::vector<csv_row> rows_without_times(const std::string& file) {
 /// The predictions without their times.
 inline std::vector<nlohmann::json> without_times(const std::string& predictions) {
   std::vector<nlohmann::json> lines;
-  for (std::size_t at = 0; at < predictions.size();) {
-    const std::size_t end = predictions.find('\n', at);
-    nlohmann::json line = nlohmann::json::parse(predictions.substr(at, end - at));
+  for (const std::string& text : lines_of(predictions)) {
+    nlohmann::json line = nlohmann::json::parse(text);
     line["run"].erase("ttft_s");
     line["run"].erase("dense_ttft_s");
     line["run"].erase("total_s");
     lines.push_back(std::move(line));
-    at = end + 1;
   }
   return lines;
 }

@@ -5,9 +5,13 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+
+#include "programs/without_times.hpp"
 
 using json = nlohmann::json;
 
@@ -67,11 +71,7 @@ json without_times(json value) {
   return value;
 }
 
-json lines_without_times(const std::string& file) {
-  json all;
-  for (const std::string& line : lines_of(file_text(file))) all.push_back(without_times(json::parse(line)));
-  return all;
-}
+std::vector<json> predictions_without_times(const std::string& file) { return lazyprune_test::without_times(file_text(file)); }
 
 }  // namespace
 
@@ -87,7 +87,7 @@ TEST_CASE("merged parts of a sweep have the answers, the tables and the page of 
   for (const std::string& folder : folders) CHECK_FALSE(std::filesystem::exists(folder + "/sweep.csv"));
   const program_result merged = merge(folders, files / "merged", {"-o", "json"});
   REQUIRE_MESSAGE(merged.code == 0, merged.err);
-  CHECK(lines_without_times(files / "merged/predictions.jsonl") == lines_without_times(whole + "/predictions.jsonl"));
+  CHECK(predictions_without_times(files / "merged/predictions.jsonl") == predictions_without_times(whole + "/predictions.jsonl"));
   const program_result again = merge({whole}, files / "again", {"-o", "json"});
   CHECK(without_times(json::parse(merged.out)) == without_times(json::parse(again.out)));
   CHECK(file_text(files / "merged/run.json") == file_text(whole + "/run.json"));
@@ -183,7 +183,7 @@ TEST_CASE("the number of parts may change, and no finished sample is answered ag
   std::set<std::string> known;
   const auto answers_in = [&](const std::string& folder) {
     std::set<std::string> samples;
-    for (const json& line : lines_without_times(folder + "/predictions.jsonl"))
+    for (const json& line : predictions_without_times(folder + "/predictions.jsonl"))
       samples.insert(line["run"]["asked"].dump() + line["_id"].dump());
     return samples;
   };
@@ -199,7 +199,7 @@ TEST_CASE("the number of parts may change, and no finished sample is answered ag
   const program_result merged = merge(folders, files / "merged");
   REQUIRE_MESSAGE(merged.code == 0, merged.err);
   REQUIRE(merge(two, files / "expected").code == 0);
-  CHECK(lines_without_times(files / "merged/predictions.jsonl") == lines_without_times(files / "expected/predictions.jsonl"));
+  CHECK(predictions_without_times(files / "merged/predictions.jsonl") == predictions_without_times(files / "expected/predictions.jsonl"));
 
   // A part that the clock ended is not done.
   const program_result ended = part(small_sweep, "1/1", files / "ended", {"--minutes", "0.000001"});
@@ -219,7 +219,8 @@ TEST_CASE("merge says what is missing") {
   const arguments folders = all_parts(small_sweep, files, 3);
   const auto samples_in = [](const std::string& folder) {
     std::set<std::string> samples;
-    for (const json& line : lines_without_times(folder + "/predictions.jsonl")) samples.insert(line["answers"].dump() + line["_id"].dump());
+    for (const json& line : predictions_without_times(folder + "/predictions.jsonl"))
+      samples.insert(line["answers"].dump() + line["_id"].dump());
     return samples.size();
   };
   const std::size_t in_second = samples_in(folders[1]), in_third = samples_in(folders[2]);
