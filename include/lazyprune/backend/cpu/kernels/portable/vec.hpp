@@ -6,6 +6,7 @@
 #include <xsimd/xsimd.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -71,7 +72,8 @@ struct vec {
   static integers add_integers(integers a, integers b) { return a + b; }
   /// Returns `yes` in the lanes where a > b, and `no` in the others.
   static floats where_greater(integers a, integers b, floats yes, floats no) {
-    return xsimd::bitwise_cast<floats>(xsimd::select(a > b, xsimd::bitwise_cast<integers>(yes), xsimd::bitwise_cast<integers>(no)));
+    // xsimd's own bitwise_cast has different template arguments in different versions of xsimd.
+    return std::bit_cast<floats>(xsimd::select(a > b, std::bit_cast<integers>(yes), std::bit_cast<integers>(no)));
   }
 
   /// Returns the number of one row, in all lanes.
