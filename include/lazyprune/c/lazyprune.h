@@ -78,7 +78,7 @@ typedef struct lazyprune_status {
   const char* message; /* "PLACE: expected ..., found ..." */
 } lazyprune_status;
 
-/* The library's version ("0.2.0"), and the LAZYPRUNE_ABI that it was built for. */
+/* The library's version ("0.3.0"), and the LAZYPRUNE_ABI that it was built for. */
 LAZYPRUNE_API const char* lazyprune_version(void);
 LAZYPRUNE_API uint32_t lazyprune_abi(void);
 

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs the files of a release on a bare Debian 12, uses each of them, and runs the README's three commands there. It must run as root.
+#   bare_system.sh RELEASE ROOT
+# RELEASE is the folder that cmake/release.sh made. ROOT is the bare system's folder; debootstrap makes it if it does not exist.
+# Exit code 77: something is missing here, and nothing was tested.
+set -eu
+release=$(cd "$1" && pwd) root=$2
+missing() {
+  echo "skipped: needs $*"
+  exit 77
+}
+[ "$(id -u)" -eq 0 ] || missing "root"
+command -v debootstrap >/dev/null || missing "debootstrap"
+[ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase bookworm "$root" >"$release/../debootstrap.log" 2>&1 ||
+  { tail -n 3 "$release/../debootstrap.log"; missing "a mirror of Debian"; }
+
+root=$(cd "$root" && pwd)
+leave() { umount -l "$root/proc" "$root/dev" 2>/dev/null || true; }
+trap leave EXIT
+leave
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+# The bare system reaches the network as this one does.
+cp /etc/resolv.conf "$root/etc"
+mkdir -p "$root/etc/ssl"
+cp -rL /etc/ssl/certs "$root/etc/ssl"
+[ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc"
+rm -rf "$root/release" "$root/root/try"
+cp -r "$release" "$root/release"
+
+# What follows runs in the bare system.
+cat >"$root/release/try.sh" <<'END'
+set -eu
+export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
+step() { echo "== $*"; }
+uses() { # uses WAY OPTION...: builds and runs the project that uses the library in this way
+  way=$1
+  rm -rf "/root/try/$way"
+  shift
+  cmake -S "$sources/tests/consumer/project" -B "/root/try/$way" -DLAZYPRUNE_BY="$way" "$@" >/dev/null && cmake --build "/root/try/$way" >/dev/null &&
+    "/root/try/$way/consumer"
+}
+mkdir -p /root/try
+cd /root/try
+tar xzf /release/lazyprune-*-source.tar.gz
+sources=$(echo /root/try/lazyprune-*)
+(cd /release && sha256sum --check --quiet SHA256SUMS)
+apt-get -q update
+
+step "the Debian package"
+apt-get -q install -y --no-install-recommends /release/lazyprune_*.deb
+lazyprune inspect
+lazyprune run -p "the treasure is" -n 4 | grep .
+apt-get -q install -y --no-install-recommends cmake g++ make pkg-config
+uses find_package
+uses c_library
+uses pkg_config
+apt-get -q purge -y lazyprune
+
+step "the tarball"
+tar xzf /release/lazyprune-*-Linux.tar.gz -C /opt --one-top-level=lazyprune --strip-components=1
+apt-get -q install -y --no-install-recommends libgomp1 libpcre2-8-0 libutf8proc2
+/opt/lazyprune/bin/lazyprune inspect
+uses find_package -DCMAKE_PREFIX_PATH=/opt/lazyprune
+
+step "the single header"
+uses single_header -DLAZYPRUNE_INCLUDE=/release
+
+step "the wheel"
+apt-get -q install -y --no-install-recommends python3-venv
+python3 -m venv python
+python/bin/python -m pip install -q /release/lazyprune-*.whl
+cd "$sources"
+package=$(../python/bin/python -c 'import site; print(site.getsitepackages()[0])')
+../python/bin/python tests/transformers/prune.py "$package" || exit 1 # also if the test skips itself
+
+step "sh examples/demo.sh"
+sh examples/demo.sh
+step "sh tests/run.sh"
+sh tests/run.sh
+step "build/examples/lazyprune run -m MODEL.gguf"
+. cmake/packages.sh
+. cmake/models.sh
+fetch_smollm2
+build/examples/lazyprune run -m "$smollm2" -f examples/smollm2-prompt.txt -p "What is this text about?" -n 16 --compare --policy lazyllm_blocks \
+  --stages 21:0.3
+END
+chroot "$root" sh /release/try.sh
+echo "the release works on a bare system"
