@@ -24,7 +24,7 @@ mount --rbind /dev "$root/dev"
 # The bare system reaches the network as this one does.
 cp /etc/resolv.conf "$root/etc"
 mkdir -p "$root/etc/ssl"
-cp -rL /etc/ssl/certs "$root/etc/ssl"
+[ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/network.crt"
 [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc"
 rm -rf "$root/release" "$root/root/try"
 cp -r "$release" "$root/release"
@@ -33,6 +33,7 @@ cp -r "$release" "$root/release"
 cat >"$root/release/try.sh" <<'END'
 set -eu
 export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
+[ ! -e /etc/ssl/network.crt ] || export PIP_CERT=/etc/ssl/network.crt
 step() { echo "== $*"; }
 uses() { # uses WAY OPTION...: builds and runs the project that uses the library in this way
   way=$1
@@ -86,5 +87,5 @@ fetch_smollm2
 build/examples/lazyprune run -m "$smollm2" -f examples/smollm2-prompt.txt -p "What is this text about?" -n 16 --compare --policy lazyllm_blocks \
   --stages 21:0.3
 END
-chroot "$root" sh /release/try.sh
+chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root http_proxy="${http_proxy-}" https_proxy="${https_proxy-}" sh /release/try.sh
 echo "the release works on a bare system"
