@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Runs tests under other conditions than an ordinary process has (main.cpp): in a locale whose decimal point is no point, on a thread with a
-# small stack, without transparent huge pages.
+# Runs tests under other conditions than an ordinary process has (main.cpp): in a locale whose decimal point is no point, and on a thread
+# with a small stack.
 
 # Makes the locales, if the sources of locales are installed. In ps_AF the decimal point has two bytes.
 set(lazyprune_locales "")

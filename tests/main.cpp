@@ -4,9 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <pthread.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include <clocale>
 #include <cstdlib>
@@ -58,9 +55,6 @@ int main(int argc, char** argv) {
     std::cout << "skipped: needs an NVIDIA GPU and its driver\n";
     return 77;
   }
-#endif
-#ifdef __linux__
-  if (std::getenv("LAZYPRUNE_TEST_NO_HUGE_PAGES") && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0) return 1;
 #endif
   if (const char* locale = std::getenv("LAZYPRUNE_TEST_LOCALE"); locale && !std::setlocale(LC_ALL, locale)) {
     std::cout << "skipped: needs the locale " << locale << " (locales)\n";
