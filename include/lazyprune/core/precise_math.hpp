@@ -7,17 +7,18 @@
 // must not call std::accumulate for floats, and not compare infinities by std::min or std::max.
 #pragma once
 
-#if !defined(__FAST_MATH__) && !defined(__ASSOCIATIVE_MATH__) && !defined(__RECIPROCAL_MATH__) && !defined(__NO_SIGNED_ZEROS__) && \
-    !(defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#define LAZYPRUNE_PRECISE_MATH_BEGIN
-#define LAZYPRUNE_PRECISE_MATH_END
-#elif defined(__clang__)
+#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))  // Clang has no macros for some of the flags
 #define LAZYPRUNE_PRECISE_MATH_BEGIN _Pragma("float_control(push)") _Pragma("float_control(precise, on)")
 #define LAZYPRUNE_PRECISE_MATH_END _Pragma("float_control(pop)")
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) && !defined(__clang__) &&                                                                               \
+    (defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
+     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__))
 // Each flag is named, because no-fast-math does not take back a flag that the command line names.
 #define LAZYPRUNE_PRECISE_MATH_BEGIN                                                                                     \
   _Pragma("GCC push_options") _Pragma("GCC optimize(\"no-fast-math,no-unsafe-math-optimizations,no-finite-math-only\")") \
       _Pragma("GCC optimize(\"no-associative-math,no-reciprocal-math,signed-zeros\")")
 #define LAZYPRUNE_PRECISE_MATH_END _Pragma("GCC pop_options")
+#else
+#define LAZYPRUNE_PRECISE_MATH_BEGIN
+#define LAZYPRUNE_PRECISE_MATH_END
 #endif
