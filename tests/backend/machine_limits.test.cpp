@@ -59,7 +59,7 @@ TEST_CASE("the processor quota is the least quota of the process's control group
 
 #ifdef __linux__
 TEST_CASE("a thread that may run on one processor only counts one") {
-  int found = 0;
+  int found = 0, bound = 0;
   std::thread([&] {
     cpu_set_t all, one;
     CPU_ZERO(&one);
@@ -67,9 +67,14 @@ TEST_CASE("a thread that may run on one processor only counts one") {
     int first = 0;
     while (!CPU_ISSET(first, &all)) ++first;
     CPU_SET(first, &one);
-    if (::sched_setaffinity(0, sizeof one, &one) == 0) found = lazyprune::usable_processors();
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) return;
+    found = lazyprune::detail::allowed_processors();
+    ::setenv("OMP_PROC_BIND", "true", 1);
+    bound = lazyprune::detail::allowed_processors();
+    ::unsetenv("OMP_PROC_BIND");
   }).join();
   CHECK(found == 1);
+  CHECK(bound == static_cast<int>(std::thread::hardware_concurrency()));  // OpenMP may have bound the thread, and not the process
 }
 #endif
 

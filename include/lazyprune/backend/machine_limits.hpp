@@ -79,10 +79,13 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
 }
 
 /// Returns how many processors this thread may run on, at least 1. The standard library's number includes those that the process was not
-/// given (taskset, cpusets of containers).
+/// given (taskset, cpusets of containers). If a variable asks OpenMP to bind threads to processors, this thread may be bound to one of
+/// many, so the result is then the standard library's number.
 inline int allowed_processors() {
 #ifdef __linux__
-  if (cpu_set_t allowed; ::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+  bool bound = false;
+  for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) bound = bound || std::getenv(variable);
+  if (cpu_set_t allowed; !bound && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
 #endif
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
