@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -101,8 +102,10 @@ uint32_t over_queries(query_reduction reduction) {
 
 // ---- status ----
 
+constexpr std::size_t line_room = 1024;
+
 lazyprune_status failed(int32_t code, const char* message) noexcept {
-  thread_local char line[1024];
+  thread_local char line[line_room];
   std::snprintf(line, sizeof line, "%s", message);
   return {code, 0, line};
 }
@@ -125,12 +128,14 @@ int32_t code_of(error_code code) {
   return LAZYPRUNE_INTERNAL;
 }
 
-/// The failure of a callback. Policies cannot throw, so the failure is kept here until the call that asked the policy returns.
+/// The failure of a callback. Policies cannot throw, so the failure is kept here until the call that asked the policy returns. It needs no
+/// destructor: a thread-local object with a destructor would keep the library loaded after dlclose.
 struct callback_failure {
   int32_t code;
-  std::string message;
+  std::array<char, line_room> message;
 };
 thread_local std::optional<callback_failure> failed_callback;
+static_assert(std::is_trivially_destructible_v<std::optional<callback_failure>>);
 
 constexpr std::size_t message_room = 512;
 
@@ -144,8 +149,9 @@ bool succeeds(const char* kind, const std::string& name, const Callback& callbac
   message.back() = '\0';
   for (char& c : message)
     if (c == '\n' || c == '\r') c = ' ';
-  failed_callback = {code,
-                     std::string(kind) + ": " + name + ": " + (message[0] ? message.data() : "failed with code " + std::to_string(code))};
+  if (!message[0]) std::snprintf(message.data(), message.size(), "failed with code %d", static_cast<int>(code));
+  callback_failure& failure = failed_callback.emplace(callback_failure{code, {}});
+  std::snprintf(failure.message.data(), failure.message.size(), "%s: %s: %s", kind, name.c_str(), message.data());
   return false;
 }
 
@@ -156,7 +162,7 @@ lazyprune_status guarded(const Work& work) noexcept {
     work();
     return {LAZYPRUNE_OK, 0, ""};
   } catch (const callback_failure& fault) {
-    return failed(fault.code, fault.message.c_str());
+    return failed(fault.code, fault.message.data());
   } catch (const error& fault) {
     return failed(code_of(fault.code()), fault.what());
   } catch (const std::bad_alloc&) {
@@ -408,7 +414,7 @@ void asking(lazyprune_session& session, const Work& work) {
   work();
   if (!failed_callback) return;
   session.broken = true;
-  callback_failure fault = std::move(*failed_callback);
+  const callback_failure fault = *failed_callback;
   failed_callback.reset();
   throw fault;
 }
@@ -535,9 +541,9 @@ void check_finite(const window_view& p) {
 void check_attention(const window_view& p, std::span<const position> last, bool is_maximum) {
   constexpr double tolerance = 0.02;  // more than the error of rounding to bfloat16
   const auto text = [](double number) {
-    std::array<char, 32> digits{};
-    std::snprintf(digits.data(), digits.size(), "%.6g", number);
-    return std::string(digits.data());
+    std::array<char, 32> digits{};  // std::snprintf would write the decimal point of the process's locale
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, std::chars_format::general, 6).ptr;
+    return std::string(digits.data(), end);
   };
   for (std::size_t r = 0; r < p.queries * p.heads; ++r) {
     const float* row = p.data + r * p.stride;

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sched.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -46,12 +48,35 @@ TEST_CASE("the processor quota is the least quota of the process's control group
 
   const emulated_root none("");
   CHECK_FALSE(processor_quota(none.root()));
-  CHECK(usable_processors(none.root()) == static_cast<int>(std::thread::hardware_concurrency()));
+  const int all = usable_processors(none.root());
+  CHECK(all >= 1);
+  CHECK(all <= static_cast<int>(std::thread::hardware_concurrency()));
   CHECK_FALSE(processor_quota((none.path() / "nowhere").string()));
   emulated_root rounded("0::/\n");
   rounded.put("sys/fs/cgroup/cpu.max", "110000 100000");
-  CHECK(usable_processors(rounded.root()) == std::min(2, static_cast<int>(std::thread::hardware_concurrency())));
+  CHECK(usable_processors(rounded.root()) == std::min(2, all));
 }
+
+#ifdef __linux__
+TEST_CASE("a thread that may run on one processor only counts one") {
+  int found = 0, bound = 0;
+  std::thread([&] {
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    if (::sched_getaffinity(0, sizeof all, &all) != 0) return;
+    int first = 0;
+    while (!CPU_ISSET(first, &all)) ++first;
+    CPU_SET(first, &one);
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) return;
+    found = lazyprune::detail::allowed_processors();
+    ::setenv("OMP_PROC_BIND", "true", 1);
+    bound = lazyprune::detail::allowed_processors();
+    ::unsetenv("OMP_PROC_BIND");
+  }).join();
+  CHECK(found == 1);
+  CHECK(bound == static_cast<int>(std::thread::hardware_concurrency()));  // OpenMP may have bound the thread, and not the process
+}
+#endif
 
 TEST_CASE("available memory is the least of what the kernel and the control groups leave") {
   using lazyprune::available_memory;

@@ -10,6 +10,7 @@ import gc
 import io
 import json
 import math
+import multiprocessing
 import pathlib
 import sys
 import threading
@@ -72,6 +73,15 @@ held = []  # every plan and its spills, with copies of their numbers; later call
 
 def attention(plan, known):
     return {"data": np.array([[1.0 / (1 + t % 3) for t in plan.active]], np.float32)}
+
+
+inherited = []  # a library and a session that child processes go on with
+
+
+def plans_of_inherited(_):
+    """The plans of a clone of the session, and those of a new session."""
+    library, session = inherited[0]
+    return drive(session.clone(), 1, lp.DECODE, show=attention), drive(library.session("lazyllm --stages 2:0.5", LAYERS), 9, show=attention)
 
 
 class Tensor:
@@ -390,6 +400,13 @@ def main():
     expect([layer["active"] for layer in lines[0]["layers"]] == active, "active")
     expect([len(layer["rows"]) for layer in lines[0]["layers"]] == [8, 8, 4, 4], "rows")
     expect(lines[0]["margin"][0] is None and lines[0]["margin"][1] is not None and len(lines[0]["margin"]) == LAYERS - 1, "margins")
+
+    # A session goes on in a child of fork(), for example in a process of multiprocessing, as in its parent.
+    session = library.session("lazyllm --stages 2:0.5", LAYERS)
+    drive(session, 9, show=attention)
+    inherited.append((library, session))
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        expect(pool.map(plans_of_inherited, range(4)) == [plans_of_inherited(0)] * 4, "sessions in child processes")
 
     for plan, before, spills, same in held:
         expect(all(np.array_equal(a, b) for a, b in zip((plan.active, plan.rows, plan.origin, plan.index), before)), "a plan that is held")

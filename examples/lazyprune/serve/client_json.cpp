@@ -24,6 +24,7 @@ nlohmann::ordered_json read_client_json(std::string_view text) {
   lazyprune::detail::json_builder builder("request", "");
   lazyprune::detail::parse_strictly(text, builder, "request");
   check_keys(builder.take().root);
+  const lazyprune::detail::c_locale numbers;
   return nlohmann::ordered_json::parse(text);
 }
 

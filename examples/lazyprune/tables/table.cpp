@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <lazyprune/files/c_locale.hpp>
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
 
@@ -24,6 +25,7 @@ overloaded(F...) -> overloaded<F...>;
 json ends(const interval& i) { return {i.low, i.high}; }
 
 json object_of(const table& t, const std::vector<cell>& row) {
+  const lazyprune::detail::c_locale numbers;
   json object = json::object();
   for (std::size_t c = 0; c < row.size(); ++c) {
     const std::string& key = t.columns[c].key;

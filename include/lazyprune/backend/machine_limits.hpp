@@ -16,6 +16,10 @@
 #include <thread>
 #include <vector>
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
@@ -74,6 +78,18 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
   return folders;
 }
 
+/// Returns how many processors this thread may run on, at least 1. The standard library's number includes those that the process was not
+/// given (taskset, cpusets of containers). If a variable asks OpenMP to bind threads to processors, this thread may be bound to one of
+/// many, so the result is then the standard library's number.
+inline int allowed_processors() {
+#ifdef __linux__
+  bool bound = false;
+  for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) bound = bound || std::getenv(variable);
+  if (cpu_set_t allowed; !bound && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 }  // namespace detail
 
 /// Returns the CPU quota of this process, in processors: 1.5 means 150 ms of processor time in each 100 ms. Returns nullopt if there is no
@@ -95,7 +111,7 @@ inline std::optional<double> processor_quota(const std::string& root = "") {
 
 /// Returns how many processors this process may keep busy, at least 1: those that it may run on, limited by processor_quota.
 inline int usable_processors(const std::string& root = "") {
-  const int there = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int there = detail::allowed_processors();
   const auto quota = processor_quota(root);
   return quota && *quota < there ? std::max(1, static_cast<int>(std::ceil(*quota))) : there;
 }

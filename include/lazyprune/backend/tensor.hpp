@@ -53,6 +53,8 @@ class row_reader {
   }
 };
 
+static_assert(std::endian::native == std::endian::little, "tensors are read as they are, and their numbers are little-endian");
+
 /// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The source of the tensor owns the data and the
 /// reader. The data may be unaligned.
 struct tensor {

@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <span>
 
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/core/views.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -83,3 +85,4 @@ inline void reduce_queries(const float* data, std::size_t queries, std::size_t s
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -42,7 +42,7 @@ inline constexpr std::uint32_t gguf_types = 13;
 inline constexpr std::size_t gguf_type_bytes[gguf_types] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: variable
 inline constexpr std::string_view gguf_type_names[gguf_types] = {"u8",      "i8",     "u16",   "i16", "u32", "i32", "f32",
                                                                  "boolean", "string", "array", "u64", "i64", "f64"};
-static_assert(std::endian::native == std::endian::little);
+static_assert(std::endian::native == std::endian::little, "GGUF files are read as they are, and their numbers are little-endian");
 
 template <class T>
 T number_at(const std::byte* at) {

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/c_locale.hpp>
 #include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
@@ -61,6 +62,7 @@ inline void parse_strictly(std::string_view text, strict_json& reader, std::stri
   if (const std::size_t nul = text.find('\0'); nul != text.npos)  // the parser would take it for the end of the text
     throw error(file, at + "byte " + std::to_string(nul), "JSON", "a zero byte");
   if (text.starts_with("\xef\xbb\xbf")) throw error(file, at + "byte 0", "JSON", "a byte order mark");
+  const c_locale numbers;  // the parser reads numbers, and shows them to the reader, with the decimal point of the thread's locale
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
 }
 
@@ -180,7 +182,10 @@ class json_value {
   json_value with_defaults(std::string_view others) const {
     need(value_->is_object(), "an object");
     detail::json_tree all;
-    all.root = nlohmann::json::parse(others);
+    {
+      const detail::c_locale numbers;
+      all.root = nlohmann::json::parse(others);
+    }
     all.root.update(*value_);
     auto whole = std::make_shared<const document>(document{whole_->file, whole_->where, std::move(all)});
     const nlohmann::json* const root = &whole->tree.root;

@@ -111,7 +111,7 @@ struct pruning_file {
                         {"head", p.head},
                         {"queries", query_reduction_names[static_cast<std::size_t>(p.queries)]},
                         {"block", block_pooling_names[static_cast<std::size_t>(p.block)]},
-                        {"weight", std::stod(text_of_number(p.weight))}});  // as few digits as read back as the same float
+                        {"weight", number_in<double>(text_of_number(p.weight)).value()}});  // as few digits as read back as the same float
       if (p.counts_for != counted_block::own) probes.back()["counts_for"] = counted_block_names[static_cast<std::size_t>(p.counts_for)];
     }
     json all{{"version", 1},

@@ -147,7 +147,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
   constexpr std::uint64_t most_header_bytes = 100'000'000;
   std::uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) fail("", "a safetensors file of at least 8 bytes", std::to_string(bytes.size()));
-  static_assert(std::endian::native == std::endian::little);
+  static_assert(std::endian::native == std::endian::little, "safetensors are read as they are, and their numbers are little-endian");
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
   bytes = bytes.subspan(sizeof header_bytes);
   const std::uint64_t most = std::min<std::uint64_t>(most_header_bytes, bytes.size());

@@ -37,8 +37,10 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/core/types.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -105,3 +107,4 @@ inline std::size_t share_of(double share, std::size_t n) {
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

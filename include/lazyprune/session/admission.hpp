@@ -9,9 +9,11 @@
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/core/plan.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/session/frontier_table.hpp>
 #include <lazyprune/session/selection.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -117,3 +119,4 @@ struct admission {
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

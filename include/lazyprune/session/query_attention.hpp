@@ -9,9 +9,11 @@
 #include <string>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/core/views.hpp>
 #include <lazyprune/session/finite_evidence.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -84,3 +86,4 @@ window_view query_attention(const Q* queries, std::size_t query_stride, std::siz
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

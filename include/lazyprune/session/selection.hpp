@@ -11,8 +11,10 @@
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/core/finite.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/session/index_fault.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -51,7 +53,8 @@ struct selection_outcome {
 /// because +inf means "required" to a selector. Tokens with this largest number tie, and their positions decide.
 inline float comparable(float score) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  return is_nan(score) ? -infinity : std::min(score, std::numeric_limits<float>::max());
+  constexpr float largest = std::numeric_limits<float>::max();
+  return is_nan(score) ? -infinity : score > largest ? largest : score;
 }
 
 /// Chooses among the active tokens for which `can_go_on` is true, by scratch.scores (active). Afterwards `active` holds the kept tokens.
@@ -101,9 +104,9 @@ selection_outcome select(const Selector& selector, const selection_request& requ
     if (k < kept && indices[k] == i) {
       ++k;
       active.push_back(tokens[i]);
-      least_kept = std::min(least_kept, scores[i]);
+      if (scores[i] < least_kept) least_kept = scores[i];
     } else {
-      best_dropped = std::max(best_dropped, scores[i]);
+      if (scores[i] > best_dropped) best_dropped = scores[i];
       tokens[dropped] = tokens[i];
       scores[dropped++] = comparable(scores[i]);  // a selector that wraps another may have raised this score
     }
@@ -116,3 +119,4 @@ selection_outcome select(const Selector& selector, const selection_request& requ
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -105,4 +109,22 @@ TEST_CASE("an exception ends the team and leaves it") {
   detail::for_tasks(2, times.size(), [&](std::size_t task, std::size_t) { ++times[task]; });
   CHECK(times == std::vector<int>(9, 1));
 }
+
+#ifdef LAZYPRUNE_TEST_ALL  // AddressSanitizer's own memory is larger than any such limit
+TEST_CASE("if threads cannot be started, can_start says so, and the caller does all tasks") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{std::size_t{1} << 20, std::size_t{1} << 20};
+    if (detail::can_start(2) && ::setrlimit(RLIMIT_AS, &limit) == 0) {
+      int done = 0;
+      detail::with_team(65, [&] { detail::for_tasks(65, 7, [&](std::size_t, std::size_t thread) { done += thread == 0; }); });
+      if (!detail::can_start(64) && !detail::can_start(65) && detail::can_start(2) && done == 7) ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+#endif
 #endif

@@ -140,8 +140,9 @@ class text_source {
   std::mt19937 random_;
 };
 
-/// Returns a small model with user-defined pieces. One of these is a prefix of another. If `unused` is true, it also has unused pieces.
-std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool escape, bool unused) {
+/// Returns a small model with user-defined pieces. It is unused without libsentencepiece, like small_text. One of these is a prefix of
+/// another. If `unused` is true, it also has unused pieces.
+[[maybe_unused]] std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool escape, bool unused) {
   std::string model = special_pieces();
   if (byte_fallback) model += byte_pieces();
   const std::string space = escape ? "\xe2\x96\x81" : " ";
@@ -160,7 +161,7 @@ std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool e
   return model + trainer_field(byte_fallback) + normalizer_field(dummy_prefix, trim, escape);
 }
 
-std::string small_text(std::mt19937& random) {
+[[maybe_unused]] std::string small_text(std::mt19937& random) {
   std::string text;
   const std::string letters[] = {"a", "b", "c", "x", "y", "z", " ", " ", "\xc3\xa9", "q", "<s>", "\xe2\x96\x81", "\xff"};
   for (std::size_t n = random() % 20; n > 0; --n) text += letters[random() % std::size(letters)];

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
+#include <vector>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -33,6 +35,31 @@ inline bool team_is_lost() {
   return false;
 #endif
 }
+
+#ifdef _OPENMP
+/// Returns true if this process can start this number of threads beside its own. If OpenMP cannot start a thread, because of a limit of
+/// memory or of processes, it ends the process. So this function starts and ends as many threads, once for each larger number. After a
+/// refusal it returns false for this number and larger ones.
+inline bool can_start(int threads) {
+  static std::atomic<int> started = 0, refused = std::numeric_limits<int>::max();
+  if (threads <= started.load(std::memory_order_relaxed)) return true;
+  if (threads >= refused.load(std::memory_order_relaxed)) return false;
+  std::atomic<bool> all = false;
+  const auto wait = [](void* end) -> void* {
+    static_cast<std::atomic<bool>*>(end)->wait(false);
+    return nullptr;
+  };
+  std::vector<pthread_t> waiting(static_cast<std::size_t>(threads));
+  std::size_t count = 0;
+  while (count < waiting.size() && pthread_create(&waiting[count], nullptr, wait, &all) == 0) ++count;
+  all = true;
+  all.notify_all();
+  for (std::size_t i = 0; i < count; ++i) pthread_join(waiting[i], nullptr);
+  const bool enough = count == waiting.size();
+  (enough ? started : refused).store(threads, std::memory_order_relaxed);
+  return enough;
+}
+#endif
 
 /// Ranges of neighbouring tasks. Several threads take tasks from them at once, and each task is taken once.
 class task_ranges {
@@ -191,10 +218,10 @@ void lead_threads([[maybe_unused]] int threads, const Body& body, const End& end
   if (fault) std::rethrow_exception(fault);
 }
 
-/// Returns true if this number of threads can be started.
+/// Returns true if a team of this number of threads can be started.
 inline bool can_lead([[maybe_unused]] int threads) {
 #ifdef _OPENMP
-  return threads > 1 && !team_is_lost();
+  return threads > 1 && !team_is_lost() && can_start(threads - 1);
 #else
   return false;
 #endif

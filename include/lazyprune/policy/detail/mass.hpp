@@ -8,8 +8,10 @@
 #include <cmath>
 #include <limits>
 
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/core/types.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
@@ -64,3 +66,4 @@ inline std::size_t fewest_holding(std::span<const float> scores, double share, d
 }  // namespace detail
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -8,8 +8,10 @@
 #include <functional>
 #include <limits>
 
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/core/types.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
@@ -76,3 +78,4 @@ inline std::size_t best(std::span<const float> scores, std::size_t keep, std::sp
 }  // namespace detail
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -64,3 +66,4 @@ static_assert(layer_schedule<budget>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -7,9 +7,11 @@
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/schedule/detail/fall.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -39,3 +41,4 @@ static_assert(layer_schedule<cosine>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

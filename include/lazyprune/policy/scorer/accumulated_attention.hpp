@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -48,3 +50,4 @@ static_assert(importance_scorer<accumulated_attention>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -21,8 +21,10 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/finite.hpp>
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -241,9 +243,10 @@ struct calibrated_attention {
     detail::for_blocks(positions, block, [&](std::size_t begin, std::size_t end) {
       float of_before = -std::numeric_limits<float>::infinity();  // the largest sum of a previous block, less its distance
       std::size_t start = positions[begin] / block * block;       // start - 1 is the last position of the block that is read next
+      const auto larger = [](float a, float b) { return a < b ? b : a; };
       for (std::size_t distance = 1; following && distance <= *following && start > 0; ++distance, start -= block)
-        of_before = std::max(of_before, view.memory[start - 1] - static_cast<float>(distance));
-      for (std::size_t i = begin; i < end; ++i) out[i] = std::max(view.memory[positions[i]], of_before);
+        of_before = larger(of_before, view.memory[start - 1] - static_cast<float>(distance));
+      for (std::size_t i = begin; i < end; ++i) out[i] = larger(view.memory[positions[i]], of_before);
     });
   }
 
@@ -280,3 +283,4 @@ static_assert(importance_scorer<calibrated_attention>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -15,7 +15,9 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/finite.hpp>
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/core/precise_math.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -86,3 +88,4 @@ static_assert(importance_scorer<given_scores>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

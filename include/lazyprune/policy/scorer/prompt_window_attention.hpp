@@ -7,8 +7,10 @@
 #include <limits>
 #include <string_view>
 
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/scorer/window_attention.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -63,3 +65,4 @@ static_assert(importance_scorer<prompt_window_attention>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -8,9 +8,11 @@
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -87,3 +89,4 @@ static_assert(importance_scorer<window_attention>);
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/policy/position_spans.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
@@ -42,7 +44,7 @@ struct protect {
       c.scores[i] = inf;
     }
     candidates all = c;
-    all.keep = std::max(c.keep, static_cast<std::size_t>(std::ranges::count(c.scores, inf)));
+    all.keep = std::max(c.keep, static_cast<std::size_t>(std::ranges::count_if(c.scores, [](float s) { return s == inf; })));
     all.required_mass = static_cast<float>(std::min<double>(required_mass, std::numeric_limits<float>::max()));
     return selector.select(all, kept);
   }
@@ -52,3 +54,4 @@ struct protect {
 
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

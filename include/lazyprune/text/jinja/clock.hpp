@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/c_locale.hpp>
 #include <lazyprune/files/utf8.hpp>
 #include <lazyprune/text/jinja/budget.hpp>
 #include <lazyprune/text/jinja/characters.hpp>
@@ -44,6 +45,7 @@ inline std::tm template_time(const char* source_date_epoch) {
 
 /// Formats a time as strftime does. Directives may have glibc's flags (%-d). The result is trusted if the whole format is trusted.
 inline tagged_text written_time(const std::tm& time, const tagged_text& format, budget& work) {
+  const lazyprune::detail::c_locale names;  // of days and months
   const std::string_view form = format.bytes();
   std::string out;
   for (std::size_t at = 0; at < form.size();) {

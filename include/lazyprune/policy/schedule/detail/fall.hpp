@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include <lazyprune/core/precise_math.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
@@ -27,3 +29,4 @@ inline std::size_t falling_to(double share, double fallen, const layer_context& 
 }  // namespace detail
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END

@@ -5,11 +5,12 @@
 
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <span>
 
 #include <lazyprune/core/head_reduction.hpp>
+#include <lazyprune/core/precise_math.hpp>
 
+LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
@@ -22,9 +23,12 @@ inline double length(std::span<const float> vector) {
   for (std::size_t i = 0; i < whole; i += sums.size())
     for (std::size_t lane = 0; lane < sums.size(); ++lane) add(i + lane, lane);
   for (std::size_t i = whole; i < vector.size(); ++i) add(i, i - whole);
-  return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+  double sum = 0.0;
+  for (const double one : sums) sum += one;
+  return std::sqrt(sum);
 }
 
 }  // namespace detail
 }  // namespace v0
 }  // namespace lazyprune
+LAZYPRUNE_PRECISE_MATH_END
