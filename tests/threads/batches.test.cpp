@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Requests are cancelled while others run: in batches of several threads on one model, and in the server's scheduler with many clients.
+// Batches of several threads also take turns at one prefix cache.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
@@ -14,6 +16,7 @@
 
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/model/continuous_batch.hpp>
+#include <lazyprune/model/prefix_cache.hpp>
 
 #include <model/asked_sequences.hpp>
 #include <model/tiny_model.hpp>
@@ -59,6 +62,56 @@ std::size_t differences_of_batch(const model<cpu>& net, const std::vector<genera
   return differences;
 }
 
+/// Prompts with common beginnings, which threads answer from one prefix cache.
+class cached_answers {
+ public:
+  cached_answers() : net_(lazyprune_test::tiny_model(loader_)) {}
+
+  /// Returns the logits of the answer to a prompt, one step after another. `cached`: whether its beginning may come from the cache.
+  std::vector<float> logits(unsigned number, bool cached) {
+    auto prompt = lazyprune_test::some_tokens(70 + 10 * (number % 3));
+    prompt.push_back(static_cast<token_id>(number % 40));
+    for (unsigned i = 0; i < 12; ++i) prompt.push_back(static_cast<token_id>(number * i % 40));
+    cpu backend({.threads = 1});
+    workspace<cpu> work(net_, backend);
+    continuous_batch<cpu> batch(work, {.question_tokens = 8, .before_question = [&](const sequence<cpu>& seq) {
+                                         if (!cached) return;
+                                         const std::lock_guard turn(mutex_);
+                                         cache_.keep(seq);
+                                       }});
+    sequence<cpu> seq = begin(prompt, number, cached);
+    prompt.erase(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(seq.known()));
+    taken_ += seq.known() > 0;
+    generation_options options;
+    options.max_new = 4;
+    options.trace_logits = true;
+    batch.add(std::move(seq), std::move(prompt), options);
+    std::vector<float> all;
+    while (!batch.empty())
+      for (const ended_sequence<cpu>& each : batch.step(20)) {
+        if (each.fault) std::rethrow_exception(each.fault);
+        for (const step_trace& step : each.result.trace) all.insert(all.end(), step.logits.begin(), step.logits.end());
+      }
+    return all;
+  }
+
+  std::size_t taken() const { return taken_; }
+
+ private:
+  sequence<cpu> begin(const std::vector<token_id>& prompt, unsigned number, bool cached) {
+    any_session session(lazyllm(stages{{number % 2 ? 2u : 3u, 0.5}}), {.layers = 4});
+    if (!cached) return sequence<cpu>(net_, std::move(session));
+    const std::lock_guard turn(mutex_);
+    return cache_.begin(net_, std::move(session), prompt, 200);
+  }
+
+  cpu loader_{{.threads = 1}};
+  model<cpu> net_;
+  std::mutex mutex_{};
+  prefix_cache<cpu> cache_{std::size_t{1} << 18, 8};
+  std::atomic<std::size_t> taken_ = 0;  // answers with a beginning from the cache
+};
+
 /// The server's scheduler on the bundled model.
 struct busy_scheduler {
   lazyprune_test::pocket_prompt pocket{};
@@ -102,6 +155,22 @@ TEST_CASE("batches of several threads cancel sequences, and the others get the t
     for (unsigned round = 0; round < 3; ++round) differences[i] += differences_of_batch(net, alone, static_cast<unsigned>(i) + 100 * round);
   });
   for (const std::size_t count : differences) CHECK(count == 0);
+}
+
+TEST_CASE("threads take turns at one prefix cache, and get the logits that they get without it") {
+  constexpr unsigned answers = 64;
+  cached_answers from;
+  std::vector<std::vector<float>> alone;
+  for (unsigned i = 0; i < answers; ++i) alone.push_back(from.logits(i, false));
+  std::vector<std::size_t> differences(8);
+  on_threads(differences.size(), [&](std::size_t thread) {
+    for (unsigned i = 0; i < answers / 8; ++i) {
+      const unsigned number = i * 8 + static_cast<unsigned>(thread);
+      differences[thread] += from.logits(number, true) != alone[number];
+    }
+  });
+  for (const std::size_t count : differences) CHECK(count == 0);
+  CHECK(from.taken() > answers / 4);
 }
 
 TEST_CASE("clients of one scheduler cancel requests, and the others get the tokens that they get alone") {
