@@ -2,19 +2,19 @@
 // Threads share a model and documents. Each thread has sequences of its own, and gets the bits that it gets alone.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <iostream>
-#include <memory>
-#include <string>
 #include <vector>
+
+#include <unistd.h>
 
 #include <counted_allocations.hpp>
 
 #include "history.hpp"
 #include "on_threads.hpp"
-#include "soak_seconds.hpp"
+#include "soak_timer.hpp"
 
 using namespace lazyprune;
 using lazyprune_test::history, lazyprune_test::history_events, lazyprune_test::on_threads, lazyprune_test::shared_model;
@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t threads = 16, operations = 40;
 
 /// Runs a round of histories alone, one after the other, and then all of them at the same time. Every fourth of these computes on two
-/// threads. Returns the number of operations with other results; adds to `seen`.
+/// threads. Returns the number of histories with other results; adds to `seen`.
 std::size_t differences_of_round(std::size_t round, history_events& seen) {
   const auto seed = [round](std::size_t i) { return static_cast<std::uint32_t>(round * threads + i); };
   std::vector<std::vector<std::uint64_t>> alone(threads), together(threads);
@@ -56,7 +56,7 @@ std::size_t differences_of_round(std::size_t round, history_events& seen) {
 std::size_t resident() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages >> pages;
-  return pages * 4096;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
