@@ -9,5 +9,6 @@ set(LAZYPRUNE_COMPUTES "-O1;-fno-sanitize=undefined" CACHE STRING "" FORCE)
 set(LAZYPRUNE_LIGHT "" CACHE STRING "" FORCE)
 set(LAZYPRUNE_SHORT "" CACHE STRING "" FORCE)
 set(LAZYPRUNE_TEST_ALL OFF CACHE BOOL "" FORCE)
+set(LAZYPRUNE_TEST_THREADS OFF CACHE BOOL "" FORCE) # sanitize_threads.cmake has the sanitizer for these
 set(LAZYPRUNE_BUILD_BENCH OFF CACHE BOOL "" FORCE)
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" CACHE STRING "" FORCE)

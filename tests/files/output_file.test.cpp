@@ -19,6 +19,7 @@
 #include <files/support.hpp>
 #include <skip.hpp>
 #include <test_data.hpp>
+#include <threads/on_threads.hpp>
 
 using namespace lazyprune_test;
 using lazyprune::output_file;
@@ -78,6 +79,22 @@ TEST_CASE("two writers of one name do not mix: the last commit wins") {
   first.commit();
   CHECK(read_text(folder / "out") == "first");
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("threads may write to one name at the same time, and the file then holds what one of them has written") {
+  const temporary_folder folder;
+  constexpr std::size_t writers = 4;
+  on_threads(writers, [&](std::size_t i) {
+    for (int n = 0; n < 100; ++n) {
+      output_file file(folder / "x");
+      file.write(std::string(1000, static_cast<char>('a' + i)));
+      file.commit();
+    }
+  });
+  CHECK(folder.files() == 1);
+  const std::string text = read_text(folder / "x");
+  CHECK(text.size() == 1000);
+  CHECK(text.find_first_not_of(text.front()) == text.npos);
 }
 
 TEST_CASE("names that cannot be written to are refused") {

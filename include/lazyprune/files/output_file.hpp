@@ -97,12 +97,12 @@ class output_file {
   void open_beside(const struct stat* before) {
     struct stat status {};
     std::filesystem::path name;
-    // Only this process writes to this name: it contains the process id, and no file has this name yet.
-    for (int n = 0;; ++n) {
+    // Only this object writes to this name: it contains the process id, no other thread has the number, and no file has the name yet.
+    static std::atomic<unsigned> numbers = 0;
+    do {
       name = target_;
-      name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);
-      if (::lstat(name.c_str(), &status) != 0) break;
-    }
+      name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(numbers++);
+    } while (::lstat(name.c_str(), &status) == 0);
     unfinished_ = std::make_unique<const std::filesystem::path>(std::move(name));
     slot_ = detail::unfinished_files::add(unfinished_->c_str());  // before the file exists, so that no signal leaves it behind
     try {

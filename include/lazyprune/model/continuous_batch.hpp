@@ -35,7 +35,7 @@ struct ended_sequence {
 /// (resumable_forward): each step first runs its batch, and then some layers of the last piece. Later prompts wait. Each sequence gets the
 /// tokens that it would get alone (`generate`), if the backend gives a row the same bits in any batch. `generation_options::chunk` has no
 /// effect, because `step` says how much of a prompt it reads. The workspace must outlive this object, and nothing else may use it in a
-/// step.
+/// step. One thread at a time may call this object's functions, also `stop`.
 template <tensor_backend Backend>
 class continuous_batch {
  public:

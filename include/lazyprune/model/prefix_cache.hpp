@@ -21,7 +21,8 @@ inline namespace v0 {
 
 /// Sequences that have read only chunks, the last used one first. A chunk runs the layers before the first that may prune. Their rows do
 /// not depend on the question. So a kept beginning serves other questions, and policies whose chunks run as many layers or more. Each kept
-/// sequence counts with all its memory, though forks share memory until they write to it.
+/// sequence counts with all its memory, though forks share memory until they write to it. One thread at a time may use a cache. The
+/// sequences that it returns may run on other threads.
 template <tensor_backend Backend>
 class prefix_cache {
  public:

@@ -26,7 +26,8 @@ template <tensor_backend Backend>
 class transformer;
 
 /// The model must outlive the sequence. A step that fails or is stopped is abandoned (step_machine::abandon): the sequence forgets the new
-/// tokens of that step.
+/// tokens of that step. Only one thread at a time may change a sequence. While none does, several threads may fork it at once, and each
+/// fork may then run on a thread of its own, unless the sessions share a scratch (session_options::scratch).
 template <tensor_backend Backend>
 class sequence {
  public:

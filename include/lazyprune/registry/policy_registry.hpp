@@ -110,6 +110,7 @@ struct policy_preset {
   std::function<policy_spec(layer_id)> flags;  // all flags, for a model with that many layers
 };
 
+/// After the last addition, any number of threads may use it at once.
 class policy_registry {
  public:
   /// Adds scorers, schedules, selectors or stores that describe themselves. A name has lower-case letters, digits and underscores. Throws
