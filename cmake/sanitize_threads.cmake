@@ -5,5 +5,6 @@
 # TSAN_OPTIONS=ignore_noninstrumented_modules=1, or mutexes inside of OpenMP are reported, too.
 include(${CMAKE_CURRENT_LIST_DIR}/sanitize.cmake)
 set(LAZYPRUNE_TEST_THREADS ON CACHE BOOL "" FORCE)
+set(LAZYPRUNE_TEST_IN_FULL ON CACHE BOOL "" FORCE)
 set(LAZYPRUNE_COMPUTES -O1 CACHE STRING "" FORCE)
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1 -fsanitize=thread" CACHE STRING "" FORCE)
