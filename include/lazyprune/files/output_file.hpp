@@ -125,8 +125,8 @@ class output_file {
   }
 
   void remove() {
+    if (unfinished_) ::unlink(unfinished_->c_str());  // first, so that a signal in between leaves no file behind
     take_back();
-    if (unfinished_) ::unlink(unfinished_->c_str());
     unfinished_.reset();
   }
 
