@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # The port takes the source tree that it lies in. vcpkg does not see when the sources change: remove the port before you install it again.
-set(VCPKG_BUILD_TYPE release) # only headers are installed
+# Only headers are installed.
+set(VCPKG_BUILD_TYPE release)
+set(VCPKG_FIXUP_ELF_RPATH OFF)
 get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../.." ABSOLUTE)
 
 # A component is defined if its packages are found. A feature that was not asked for must not find them on the system.

@@ -2,7 +2,7 @@
 // Some functions that read numbers or write dates follow the process's locale: with a comma as the decimal point, strtod reads 0.5 as 0.
 #pragma once
 
-#include <locale.h>
+#include <clocale>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -67,7 +67,7 @@ class mapped_files {
 
  private:
   static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::size_t>::is_always_lock_free);
-  static inline mapped_file_slot slots_[256]{};
+  static inline mapped_file_slot slots_[256]{};  // NOLINT(readability-identifier-naming): private members end in _
 };
 
 /// Frees a file's bytes. Unmaps them if they are mapped, else deletes them.
