@@ -175,9 +175,9 @@ void completion_answer::add_calls(const choice& from, json& to) const {
 
 void completion_answer::send_text(choice& from) {
   begin_stream();
-  std::string text = std::exchange(from.unsent, {});
+  json content = std::exchange(from.unsent, {});
   json logprobs = logprobs_of(from);
-  json content = chat_ ? json{{"content", std::move(text)}} : json(std::move(text));
+  if (chat_) content = json{{"content", std::move(content)}};
   if (chat_ && !from.reason.empty() && content["content"].get_ref<const std::string&>().empty()) content = json::object();
   if (chat_) add_calls(from, content);
   send_event(json::array({part(from, std::move(content), std::move(logprobs))}));
