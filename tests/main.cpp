@@ -6,8 +6,10 @@
 #include <pthread.h>
 
 #include <clocale>
+#include <cstddef>
 #include <cstdlib>
 #include <iostream>
+#include <string>
 
 #include <lazyprune/backend/cpu/isa.hpp>
 

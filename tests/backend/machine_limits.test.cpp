@@ -4,11 +4,16 @@
 #include <doctest/doctest.h>
 
 #include <sched.h>
+#include <stdlib.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <files/support.hpp>
 
@@ -59,7 +64,14 @@ TEST_CASE("the processor quota is the least quota of the process's control group
 
 #ifdef __linux__
 TEST_CASE("a thread that may run on one processor only counts one") {
-  int found = 0, bound = 0;
+  // OpenMP may bind a thread, and not the process. A variable of OpenMP says so.
+  const char* const variables[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
+  std::vector<std::pair<const char*, std::string>> before;
+  for (const char* variable : variables) {
+    if (const char* value = std::getenv(variable)) before.emplace_back(variable, value);
+    ::unsetenv(variable);
+  }
+  int found = 0, bound = 0, unbound = 0;
   std::thread([&] {
     cpu_set_t all, one;
     CPU_ZERO(&one);
@@ -71,10 +83,14 @@ TEST_CASE("a thread that may run on one processor only counts one") {
     found = lazyprune::detail::allowed_processors();
     ::setenv("OMP_PROC_BIND", "true", 1);
     bound = lazyprune::detail::allowed_processors();
+    ::setenv("OMP_PROC_BIND", "false", 1);
+    unbound = lazyprune::detail::allowed_processors();
     ::unsetenv("OMP_PROC_BIND");
   }).join();
+  for (const auto& [variable, value] : before) ::setenv(variable, value.c_str(), 1);
   CHECK(found == 1);
-  CHECK(bound == static_cast<int>(std::thread::hardware_concurrency()));  // OpenMP may have bound the thread, and not the process
+  CHECK(bound == static_cast<int>(std::thread::hardware_concurrency()));
+  CHECK(unbound == 1);
 }
 #endif
 

@@ -19,12 +19,11 @@ if(CMAKE_C_COMPILER AND CMAKE_SYSTEM_NAME STREQUAL Linux AND (LAZYPRUNE_TEST_ALL
   add_executable(lazyprune.tests.process c/process.c)
   target_include_directories(lazyprune.tests.process PRIVATE ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(lazyprune.tests.process PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
-  set_target_properties(lazyprune.tests.process PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF LINKER_LANGUAGE CXX) # links the sanitizers' libraries
-  add_dependencies(lazyprune.tests.process lazyprune.c)
+  set_target_properties(lazyprune.tests.process PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF)
   set(library_copy ${CMAKE_CURRENT_BINARY_DIR}/c_copy/liblazyprune.so)
-  add_custom_command(TARGET lazyprune.tests.process POST_BUILD
-                     COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:lazyprune.c> ${library_copy})
-  add_dependencies(lazyprune.tests.c lazyprune.tests.process)
+  add_custom_command(OUTPUT ${library_copy} DEPENDS lazyprune.c COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:lazyprune.c> ${library_copy})
+  add_custom_target(lazyprune.tests.library_copy DEPENDS ${library_copy})
+  add_dependencies(lazyprune.tests.c lazyprune.tests.process lazyprune.tests.library_copy)
   set(process_cases "copies ${library_copy}" fork "stack 262144" "locale de_DE.UTF-8" "locale ps_AF.UTF-8")
   if(NOT CMAKE_CROSSCOMPILING) # an emulator has memory of its own
     list(APPEND process_cases reload)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Installs the files of a release on a bare Debian 12, uses each of them, and runs the README's three commands there. It must run as root.
 #   bare_system.sh RELEASE ROOT
-# RELEASE is the folder that cmake/release.sh made. ROOT is the bare system's folder; debootstrap makes it if it does not exist.
-# Exit code 77: something is missing here, and nothing was tested.
+# RELEASE is the folder that cmake/release.sh made. ROOT is the folder of the bare system. It is made anew from ROOT.base, which debootstrap
+# makes once. Exit code 77: something is missing here, and nothing was tested.
 set -eu
 release=$(cd "$1" && pwd) root=$2
 missing() {
@@ -12,21 +12,32 @@ missing() {
 }
 [ "$(id -u)" -eq 0 ] || missing "root"
 command -v debootstrap >/dev/null || missing "debootstrap"
-[ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase bookworm "$root" >"$release/../debootstrap.log" 2>&1 ||
-  { tail -n 3 "$release/../debootstrap.log"; missing "a mirror of Debian"; }
+if [ ! -e "$root.base" ]; then
+  rm -rf "$root.new"
+  debootstrap --variant=minbase bookworm "$root.new" >"$root.log" 2>&1 || { tail -n 3 "$root.log"; missing "a mirror of Debian"; }
+  mv "$root.new" "$root.base"
+fi
 
-root=$(cd "$root" && pwd)
-leave() { umount -l "$root/proc" "$root/dev" 2>/dev/null || true; }
+# The bare system's /dev is this system's. If the mount were shared, umount would also unmount the folders of this system's /dev.
+leave() {
+  mount --make-rslave "$root/dev" 2>/dev/null || true
+  umount -l "$root/dev" "$root/proc" 2>/dev/null || true
+}
 trap leave EXIT
+trap 'exit 1' HUP INT TERM
 leave
-mount -t proc proc "$root/proc"
+rm -rf --one-file-system "$root"
+cp -a "$root.base" "$root"
+root=$(cd "$root" && pwd)
+mount -t proc proc "$root/proc" || missing "the right to mount"
 mount --rbind /dev "$root/dev"
+mount --make-rslave "$root/dev"
+
 # The bare system reaches the network as this one does.
 cp /etc/resolv.conf "$root/etc"
 mkdir -p "$root/etc/ssl"
 [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/network.crt"
 [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc"
-rm -rf "$root/release" "$root/root/try"
 cp -r "$release" "$root/release"
 
 # What follows runs in the bare system.
@@ -52,7 +63,8 @@ apt-get -q update
 step "the Debian package"
 apt-get -q install -y --no-install-recommends /release/lazyprune_*.deb
 lazyprune inspect
-lazyprune run -p "the treasure is" -n 4 | grep .
+answer=$(lazyprune run -p "the treasure is" -n 4)
+[ -n "$answer" ]
 apt-get -q install -y --no-install-recommends cmake g++ make pkg-config
 uses find_package
 uses c_library
@@ -68,8 +80,12 @@ uses find_package -DCMAKE_PREFIX_PATH=/opt/lazyprune
 step "the single header"
 uses single_header -DLAZYPRUNE_INCLUDE=/release
 
-step "the wheel"
+step "the sources of the package for transformers"
 apt-get -q install -y --no-install-recommends python3-venv
+python3 -m venv from_sources
+from_sources/bin/python -m pip install -q --no-deps "$(ls /release/lazyprune-*.tar.gz | grep -v -e -source -e -Linux)"
+
+step "the wheel"
 python3 -m venv python
 python/bin/python -m pip install -q /release/lazyprune-*.whl
 cd "$sources"

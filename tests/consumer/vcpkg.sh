@@ -5,7 +5,7 @@
 # FEATURE is core (the library without the features that need packages), or for example cpu. vcpkg fetches the packages that a feature needs.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-VCPKG_ROOT=$1 out=$2
+VCPKG_ROOT=$(cd "$1" && pwd) out=$2
 shift 2
 export VCPKG_ROOT VCPKG_FORCE_SYSTEM_BINARIES=1 VCPKG_DISABLE_METRICS=1
 rm -rf "$out"

@@ -19,7 +19,7 @@ using namespace lazyprune;
 constexpr std::uint32_t nan_bits = 0x7fc0'0000u, infinity_bits = 0x7f80'0000u, minus_infinity_bits = 0xff80'0000u;
 float with_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-/// A float in [1, 2) or, if `small`, in [2^-20, 2), of either sign if `any_sign`. All bits of the mantissa are random.
+/// Makes floats in [2^-15, 2), of either sign if `any_sign`. All bits of the mantissa are random.
 struct random_floats {
   std::uint64_t seed;
   std::uint64_t count = 0;

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <locale.h>
+
 #include <cstdlib>
 #include <string>
 

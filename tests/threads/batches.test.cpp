@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <exception>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -201,7 +204,8 @@ TEST_CASE("clients of one scheduler cancel requests, and the others get the toke
       const auto ticket = busy.what.add(std::move(one));
       if (!ticket) throw std::runtime_error("refused");
       if (cancels) {
-        to->begun.get_future().wait();
+        if (to->begun.get_future().wait_for(std::chrono::minutes(1)) != std::future_status::ready)
+          throw std::runtime_error("the answer did not begin");
         busy.what.cancel(ticket->front());
         ++cancelled[client];
       } else {

@@ -18,15 +18,22 @@ void on_threads(std::size_t count, const Work& work) {
   {
     std::latch all_started(static_cast<std::ptrdiff_t>(count));
     std::vector<std::jthread> running;
-    for (std::size_t i = 0; i < count; ++i)
-      running.emplace_back([&, i] {
-        all_started.arrive_and_wait();
-        try {
-          work(i);
-        } catch (...) {
-          faults[i] = std::current_exception();
-        }
-      });
+    const auto one = [&](std::size_t i) {
+      all_started.arrive_and_wait();
+      try {
+        work(i);
+      } catch (...) {
+        faults[i] = std::current_exception();
+      }
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        running.emplace_back(one, i);
+      } catch (...) {  // no thread can be started: the others must not wait for it
+        all_started.count_down(static_cast<std::ptrdiff_t>(count - i));
+        throw;
+      }
+    }
   }
   for (const std::exception_ptr& fault : faults)
     if (fault) std::rethrow_exception(fault);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The port takes the source tree that it lies in. vcpkg does not see when the sources change: remove the port before you install it again.
+# The port takes the source tree that it lies in. vcpkg does not see when the sources change: then remove the port, and install it again with
+# --no-binarycaching.
 # Only headers are installed.
 set(VCPKG_BUILD_TYPE release)
 set(VCPKG_FIXUP_ELF_RPATH OFF)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/c_locale.hpp>
 #include <lazyprune/files/json.hpp>
 
 namespace lazyprune {

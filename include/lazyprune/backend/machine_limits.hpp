@@ -84,7 +84,11 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
 inline int allowed_processors() {
 #ifdef __linux__
   bool bound = false;
-  for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) bound = bound || std::getenv(variable);
+  for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) {
+    const char* const value = std::getenv(variable);
+    const std::string_view text = value ? value : "false";
+    bound = bound || (text != "false" && text != "FALSE" && text != "none" && text != "disabled");
+  }
   if (cpu_set_t allowed; !bound && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
 #endif
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

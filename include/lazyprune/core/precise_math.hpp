@@ -4,7 +4,8 @@
 // compare NaN, infinities and zeros of different signs wrongly. Then two units of one program could keep different tokens.
 //
 // The macros stand around a header's namespace, after its includes. They do not reach the functions of other headers: code between them
-// must not call std::accumulate for floats, and not compare infinities by std::min or std::max.
+// must not call std::accumulate for floats, and not compare infinities by std::min or std::max. With Clang on other processors than x86-64
+// and 64-bit ARM the macros are empty.
 #pragma once
 
 #if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))  // Clang has no macros for some of the flags

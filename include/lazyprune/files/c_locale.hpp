@@ -2,13 +2,13 @@
 // Some functions that read numbers or write dates follow the process's locale: with a comma as the decimal point, strtod reads 0.5 as 0.
 #pragma once
 
-#include <clocale>
+#include <locale.h>  // NOLINT(modernize-deprecated-headers): uselocale is a function of POSIX
 
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// Gives this thread the C locale as long as the object exists. Other threads keep theirs.
+/// Gives this thread the C locale while the object exists. Other threads keep theirs.
 class c_locale {
  public:
   c_locale() : before_(::uselocale(shared())) {}

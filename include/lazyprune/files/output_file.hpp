@@ -21,8 +21,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The names of unfinished files of this process, for a signal handler. A name is in at most one slot. Only the thread or handler that
-/// takes the name out of its slot may remove the file. If no slot is free, a signal leaves the file behind.
+/// The names of unfinished files of this process, for a signal handler. A name is in at most one slot. The object and a signal
+/// handler may both remove the file: no other object has the same name. If no slot is free, a signal leaves the file behind.
 class unfinished_files {
  public:
   static std::atomic<const char*>* add(const char* path) {

@@ -140,8 +140,8 @@ class text_source {
   std::mt19937 random_;
 };
 
-/// Returns a small model with user-defined pieces. It is unused without libsentencepiece, like small_text. One of these is a prefix of
-/// another. If `unused` is true, it also has unused pieces.
+/// Returns a small model with user-defined pieces. One piece is a prefix of another. If `unused` is true, it also has unused pieces.
+/// Without libsentencepiece, nothing calls this function or small_text.
 [[maybe_unused]] std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool escape, bool unused) {
   std::string model = special_pieces();
   if (byte_fallback) model += byte_pieces();

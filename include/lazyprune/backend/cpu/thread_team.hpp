@@ -37,9 +37,10 @@ inline bool team_is_lost() {
 }
 
 #ifdef _OPENMP
-/// Returns true if this process can start this number of threads beside its own. If OpenMP cannot start a thread, because of a limit of
-/// memory or of processes, it ends the process. So this function starts and ends as many threads, once for each larger number. After a
-/// refusal it returns false for this number and larger ones.
+/// Returns whether this process can start this number of threads beside its own. OpenMP ends the process if it cannot start a thread,
+/// because of a limit of memory or of processes. So this function tries it first: it starts and ends this many threads, once for each
+/// number larger than before. Their stacks have the default size, so a larger OMP_STACKSIZE is not checked. Teams that other threads lead
+/// at the same time are not counted. After a refusal, this number and larger ones are always refused.
 inline bool can_start(int threads) {
   static std::atomic<int> started = 0, refused = std::numeric_limits<int>::max();
   if (threads <= started.load(std::memory_order_relaxed)) return true;
@@ -218,7 +219,7 @@ void lead_threads([[maybe_unused]] int threads, const Body& body, const End& end
   if (fault) std::rethrow_exception(fault);
 }
 
-/// Returns true if a team of this number of threads can be started.
+/// Returns whether a team of this number of threads can be started.
 inline bool can_lead([[maybe_unused]] int threads) {
 #ifdef _OPENMP
   return threads > 1 && !team_is_lost() && can_start(threads - 1);
