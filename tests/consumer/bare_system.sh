@@ -40,7 +40,7 @@ mkdir -p "$root/etc/ssl"
 [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc"
 cp -r "$release" "$root/release"
 
-# What follows runs in the bare system.
+# The commands up to END run in the bare system.
 cat >"$root/release/try.sh" <<'END'
 set -eu
 export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8

@@ -35,8 +35,8 @@ inline lazyprune::any_session session_of(std::string_view flags) {
   return make_session(lazyprune::parse_policy(flags), lazyprune::session_options{.layers = 8}, policies());
 }
 
-/// What the histories of several threads share: a model, and documents that were read in chunks. Histories begin with forks of the
-/// documents. The documents are longer than a block of rows, so forks share whole blocks and copy those that they write.
+/// The histories of several threads share a model, and documents that were read in chunks. They begin with forks of the documents. The
+/// documents are longer than a block of rows, so forks share whole blocks and copy those that they write.
 struct shared_model {
   lazyprune::cpu backend{{.threads = 1}};
   lazyprune::model<lazyprune::cpu> net;
