@@ -111,8 +111,8 @@ constexpr const char *prompt_group = "Prompt", *chat_group = "Chat", *generation
 
 void add_model_flags(CLI::App& command, model_flags& flags) {
   add_text(command, "-m,--model", flags.path,
-           "A .gguf file (of several parts, the first), a folder with one, or a Hugging Face folder (default: $LAZYPRUNE_MODEL, else the "
-           "bundled model)")
+           "A .gguf file (if it is split into shards, the first), a folder with one, or a Hugging Face folder (default: $LAZYPRUNE_MODEL, "
+           "else the bundled model)")
       ->type_name("MODEL");
   command.add_flag("--no-mmap", flags.no_mmap, "Read the weights into memory instead of mapping the file")->group(loading_group);
 }
@@ -149,9 +149,10 @@ void add_part_flags(CLI::App& command, policy_spec& spec) {
       ->type_name("NAME[:key=value]")
       ->group(pruning_group);
   add_text(command, "--store", spec.store, "The store and its keys; see below")->type_name("NAME[:key=value]")->group(pruning_group);
-  add_text(command, "--decode", spec.decode,
-           "same: prune the prompt and the steps of generated tokens; dense: prune the prompt only; only: prune those steps only; "
-           "kept: those steps attend to what the prompt kept, and bring nothing back")
+  add_text(
+      command, "--decode", spec.decode,
+      "same: prune the prompt and the decode steps; dense: only the prompt; only: only the decode steps; kept: prune the prompt, and let "
+      "decode steps attend to the tokens that it kept")
       ->type_name("same|dense|only|kept")
       ->group(pruning_group);
 }
@@ -180,7 +181,7 @@ void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model) 
     command.add_option_function<std::string>(name, read, help)->type_name("N")->group(pruning_group);
   };
   tokens("--keep-first", spec.keep_first,
-         "Never prune the first N tokens. In sweep and search this holds for every method, and the compression of prompts keeps them, too");
+         "Never prune the first N tokens. In sweep and search, every method keeps them, also the compression of prompts");
   tokens("--keep-last", spec.keep_last, "The same for the last N tokens");
   const auto read_spans = [&spec](const std::string& text) {
     if (text.empty()) throw error("--keep", "", "positions, like 0-63,900-930", "nothing");
@@ -244,8 +245,8 @@ void add_run_part_flags(CLI::App& command, part_flags& flags) {
       ->group(parts_group);
   repeatable(
       command.add_option("--finished", flags.finished,
-                         "Leave out the samples that this folder has. It belongs to another part of the same run, whatever its N, or "
-                         "to the whole run; may be given several times"))
+                         "Leave out the samples that this folder has answered. The folder must be from the same run; its part may have "
+                         "another N. May be given several times"))
       ->type_name("DIR")
       ->group(parts_group);
 }
@@ -276,13 +277,13 @@ void add_generation_flags(CLI::App& command, run_flags& flags) {
   add_engine_flags(command, flags.backend);
   command.add_flag("--force-memory", flags.force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
   add_number(command, "--chunk", flags.chunk, number_range<std::size_t>{1},
-             "Read the prompt N tokens at a time. Each chunk runs the layers before the first that may prune; the last chunk is the "
-             "question's step (default: the whole prompt at once)")
+             "Read the prompt N tokens at a time. Every piece but the last runs only the layers before the first pruning. The last piece "
+             "runs all layers (default: the whole prompt at once)")
       ->group(generation_group);
   add_number(
       command, "--speculate", flags.speculate, number_range<std::size_t>{1},
       "Read up to N tokens in a step after the prompt: the last token, and drafts of the next ones, which are looked up earlier in the "
-      "text. Wrong drafts are taken back. The text stays the same unless the two best tokens are closer than the backend's rounding. "
+      "text. Rejected drafts are dropped. The text stays the same unless the two best tokens are closer than the backend's rounding. "
       "Needs --decode dense (default: no drafts)")
       ->group(generation_group);
   add_policy_flags(command, flags.policy, flags.model);
@@ -328,8 +329,8 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   add_model_flags(command, flags->model);
   command.add_option("-p,--prompt", flags->prompt, "The prompt, or a question about the document of -f; -: stdin")->type_name("TEXT");
   add_text(command, "-f,--file", flags->file,
-           "A file with the prompt, or with -p a document: the prompt is then its text, a blank line and the question, in the model's chat "
-           "template if it has one; -: stdin. A newline at the end is dropped, as in -p -")
+           "A file with the prompt. With -p, the file is a document: the prompt is the document, a blank line and the question, in the "
+           "model's chat template if it has one. -: stdin. One newline at the end is dropped, as in -p -")
       ->type_name("FILE");
   add_text(
       command, "--questions", flags->questions,
@@ -586,13 +587,16 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
   for (const std::string& name : flags.names) by_default.append(by_default.empty() ? " (default: " : ",").append(name);
   if (!by_default.empty()) by_default += ")";
   command
-      .add_option_function<std::string>("--methods", read_methods,
-                                        "Methods " + which + ": " + names + by_default +
-                                            ". lazyllm@3+5 names the layers after which a method prunes. Otherwise they are the model's "
-                                            "recommended ones, or the paper's. --pruning-file FILE adds the method calibrated")
+      .add_option_function<std::string>(
+          "--methods", read_methods,
+          "Methods " + which + ": " + names + by_default +
+              ". lazyllm@3+5 prunes after 3 and 5 layers. Without @, a method takes the layers of the model's "
+              "stages, or else those of the paper. --pruning-file FILE adds the method calibrated")
       ->type_name("NAME,NAME,...");
-  add_numbers(command, "--budgets", flags.budgets, number_range<double>{0, 1},
-              "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
+  add_numbers(
+      command, "--budgets", flags.budgets, number_range<double>{0, 1},
+      "Shares of the dense model's prefill rows that each method may compute; for snapkv and h2o, which prune no prefill, shares of "
+      "the tokens that decode steps attend to (default: 0.6,0.75,0.9)");
   repeatable(
       command.add_option(
           "--variant", flags.variants,
@@ -618,7 +622,8 @@ void add_text_flags(CLI::App& command, text_flags& flags) {
 
 void add_sweep(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<sweep_flags>();
-  CLI::App& command = *program.add_subcommand("sweep", "Compares methods at budgets on a benchmark's questions, in a table and a page");
+  CLI::App& command =
+      *program.add_subcommand("sweep", "Compares pruning methods at equal budgets on a benchmark; writes tables and a page");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_text_flags(command, flags->questions.texts);
@@ -643,7 +648,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       "(default: 0)");
   add_engine_flags(command, flags->backend);
 
-  add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html");
+  add_directory(command, flags->directory, flags->resume, "the answers, tables, figure and page");
   add_run_part_flags(command, flags->parts);
   command.footer(
       "Example:\n"
@@ -656,7 +661,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
 
 void add_merge(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<merge_flags>();
-  CLI::App& command = *program.add_subcommand("merge", "Makes one result of the parts of an eval, a sweep or a fidelity");
+  CLI::App& command = *program.add_subcommand("merge", "Merges the parts of one run of eval, sweep or fidelity");
   command.add_option("DIR", flags->parts, "The folders of the parts (--part K/N --out DIR)")->type_name("DIR...")->required();
   add_text(command, "--out", flags->directory, "Folder for the result; made if it does not exist")->type_name("DIR")->required();
   add_output(command, flags->output);
@@ -670,7 +675,7 @@ void add_merge(CLI::App& program, action& chosen) {
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<search_flags>();
-  CLI::App& command = *program.add_subcommand("search", "Finds the stages with the fewest rows whose score is near the dense model's");
+  CLI::App& command = *program.add_subcommand("search", "Finds the cheapest stages that keep the score near the dense model's");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_text_flags(command, flags->questions.texts);
@@ -680,8 +685,8 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   command
       .add_flag(
           "--certain", flags->certain,
-          "Bound the upper end of the loss's 95 % interval instead of its mean. With few samples, gains on some by chance then do not "
-          "hide losses on others. A loss that no sample shows stays unseen")
+          "Compare the upper end of the loss's 95 % interval with --max-loss, not the mean. Chance gains on a few samples then do not hide "
+          "losses")
       ->group(measuring_group);
   add_number(command, "--most-stages", flags->most_stages, number_range<std::size_t>{0},
              "Most stages in a schedule, such as 3 as in the paper; 0: any number (default: 0)")
@@ -839,7 +844,7 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   command
       .add_option_function<std::string>(
           "--document-roles", [flags](const std::string& text) { flags->documents = document_roles::parse(text); },
-          "Prune only the texts of these roles. user: the last user's message; tool, assistant: their messages after it; system: all "
+          "Prune only the texts of these roles. user: the last user message; tool, assistant: the messages of these roles after it; system: all "
           "system messages (default: user,tool)")
       ->type_name("ROLE,ROLE")
       ->group(chat_group);

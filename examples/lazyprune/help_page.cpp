@@ -117,7 +117,7 @@ std::string help_page(const CLI::App& command, page_kind kind) {
 
 std::string pruning_page(const CLI::App& with_options, const policy_registry& policies) {
   std::string page = paragraph(
-      "Layers compute a row for each token. A pruning policy drops tokens between layers: the layers above have fewer rows to compute. Its "
+      "Layers compute a row for each token. A pruning policy drops tokens between layers, and later layers compute fewer rows. Its "
       "schedule says how many tokens stay after which layers, its scorer ranks them, its selector chooses by these scores, and its "
       "store keeps the rows of dropped tokens so that a later step can revive them. Each command's page names the options that it takes. "
       "The page examples/POLICIES.md describes each policy and each part.");
