@@ -509,7 +509,7 @@ void check_count(const callers_rows& r, const char* place, const std::string& sh
 
 /// Returns the index of the first number that is not finite, or nullopt if all are finite.
 std::optional<std::size_t> not_finite(const float* data, std::size_t count) {
-  if (lazyprune::detail::all_finite({data, count})) return {};
+  if (lazyprune::all_finite(std::span<const float>(data, count))) return {};
   return static_cast<std::size_t>(std::find_if(data, data + count, [](float x) { return !is_finite(x); }) - data);
 }
 

@@ -3,8 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <initializer_list>
 #include <limits>
+#include <span>
+#include <vector>
 
 namespace {
 
@@ -35,6 +38,18 @@ void check_all() {
 TEST_CASE("finite numbers, infinities and NaN are told apart") {
   check_all<float>();
   check_all<double>();
+}
+
+TEST_CASE_TEMPLATE("one number that is not finite is found at any place of a span of any length", T, float, double) {
+  for (std::size_t size = 0; size < 200; ++size) {
+    std::vector<T> numbers(size, T(1.5));
+    REQUIRE(lazyprune::all_finite(std::span<const T>(numbers)));
+    for (std::size_t at = 0; at < size; ++at) {
+      numbers[at] = at % 2 ? std::numeric_limits<T>::quiet_NaN() : -std::numeric_limits<T>::infinity();
+      REQUIRE_FALSE(lazyprune::all_finite(std::span<const T>(numbers)));
+      numbers[at] = T(1.5);
+    }
+  }
 }
 
 #if defined(__GNUC__) && !defined(__clang__)

@@ -31,6 +31,20 @@ TEST_CASE("greedy: the largest logit, and among equal ones the lowest id") {
   CHECK(draw({}, 3) == std::array<int, 5>{0, 3, 0, 0, 0});
 }
 
+TEST_CASE("the largest number is found at any place of a span of any length") {
+  for (std::size_t size = 1; size < 200; ++size) {
+    std::vector<float> numbers(size, -2.0f);
+    CHECK(largest(std::span<const float>(numbers)) == -2.0f);
+    CHECK(greedy(std::span<const float>(numbers)) == 0);
+    for (std::size_t at = 0; at < size; ++at) {
+      numbers[at] = -1.0f;
+      REQUIRE(largest(std::span<const float>(numbers)) == -1.0f);
+      REQUIRE(greedy(std::span<const float>(numbers)) == at);
+      numbers[at] = -2.0f;
+    }
+  }
+}
+
 TEST_CASE("the sampler sorts only as many tokens as it needs, and draws as if it had sorted all") {
   std::vector<float> many(3000);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(mix(5, i) % 1000) / 125.0f;  // many are equal

@@ -282,9 +282,10 @@ class generating {
     if (known < seq_.known()) seq_.truncate(known);
   }
 
-  static void check_finite(auto logits, std::size_t step) {
-    if (const auto wrong = std::ranges::find_if_not(logits, [](auto l) { return is_finite(l); }); wrong != logits.end())
-      throw error("model", "step " + std::to_string(step) + ": logits", "finite numbers", std::to_string(*wrong));
+  static void check_finite(scalars logits, std::size_t step) {
+    if (all_finite(logits)) return;
+    const auto wrong = std::ranges::find_if_not(logits, [](auto l) { return is_finite(l); });
+    throw error("model", "step " + std::to_string(step) + ": logits", "finite numbers", std::to_string(*wrong));
   }
 
   /// Returns whether the new token ends the sequence. If so, notes the reason.

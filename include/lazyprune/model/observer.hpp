@@ -14,6 +14,7 @@
 
 #include <lazyprune/core/finite.hpp>
 #include <lazyprune/core/plan.hpp>
+#include <lazyprune/model/sampler.hpp>
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/trace.hpp>
 
@@ -220,7 +221,7 @@ class trace_recorder final : public step_observer {
  private:
   template <class Scalar>
   void note(std::span<const Scalar> logits) {
-    now_.next = static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
+    now_.next = greedy(logits);
     if (with_logits_) now_.logits.assign(logits.begin(), logits.end());
   }
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,16 +29,34 @@ struct sampling {
   friend bool operator==(const sampling&, const sampling&) = default;
 };
 
+/// Returns the largest number. `numbers` has at least one, and no NaN. The inner loop has a constant length, so that compilers vectorise it
+/// even at -O2.
+template <class Scalar>
+Scalar largest(std::span<const Scalar> numbers) {
+  constexpr std::size_t lanes = 32;
+  Scalar most = numbers[0];
+  std::size_t i = 0;
+  if (numbers.size() >= lanes) {
+    Scalar most_in[lanes];
+    std::ranges::copy(numbers.first(lanes), most_in);
+    for (i = lanes; i + lanes <= numbers.size(); i += lanes)
+      for (std::size_t j = 0; j < lanes; ++j) most_in[j] = numbers[i + j] > most_in[j] ? numbers[i + j] : most_in[j];
+    most = *std::ranges::max_element(most_in);
+  }
+  for (; i < numbers.size(); ++i) most = std::max(most, numbers[i]);
+  return most;
+}
+
 /// Returns the token with the largest logit; for equal logits, the lowest id.
 template <class Scalar>
 token_id greedy(std::span<const Scalar> logits) {
-  return static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
+  return static_cast<token_id>(std::ranges::find(logits, largest(logits)) - logits.begin());
 }
 
 /// Returns log(sum(exp(logits))), computed in double. The result minus a token's logit is -log of the token's softmax probability, in nats.
 template <class Scalar>
 double log_sum_exp(std::span<const Scalar> logits) {
-  const double most = *std::ranges::max_element(logits);
+  const double most = largest(logits);
   double sum = 0;
   for (const Scalar logit : logits) sum += std::exp(static_cast<double>(logit) - most);
   return most + std::log(sum);
@@ -84,9 +102,7 @@ class sampler {
   template <class Scalar>
   token_id choose(std::span<const Scalar> logits) {
     if (sampling_.temperature <= 0.0) return greedy(logits);
-    order_.resize(logits.size());
-    std::iota(order_.begin(), order_.end(), token_id{0});
-    sorted_ = 0;
+    order_.clear();
     const double best = logits[at(0, logits)];
     const auto weight = [&](token_id token, double temperature) {
       return std::exp((static_cast<double>(logits[token]) - best) / temperature);
@@ -121,14 +137,32 @@ class sampler {
   /// as are asked for, and some more: the first few usually have nearly all of the probability.
   template <class Scalar>
   token_id at(std::size_t i, std::span<const Scalar> logits) {
-    while (sorted_ <= i) {
-      const std::size_t more = std::min(std::max({std::size_t{64}, 4 * sorted_, i + 1}), order_.size());
-      std::ranges::partial_sort(order_.begin() + static_cast<std::ptrdiff_t>(sorted_), order_.begin() + static_cast<std::ptrdiff_t>(more),
-                                order_.end(),
-                                [&](token_id a, token_id b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
-      sorted_ = more;
-    }
+    if (i >= order_.size()) sort_best(std::min(std::max({std::size_t{64}, 4 * order_.size(), i + 1}), logits.size()), logits);
     return order_[i];
+  }
+
+  /// Makes `order_` the `count` best tokens, in order.
+  template <class Scalar>
+  void sort_best(std::size_t count, std::span<const Scalar> logits) {
+    const auto before = [&](token_id a, token_id b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
+    const auto keep_best = [&] {
+      std::ranges::nth_element(order_, order_.begin() + static_cast<std::ptrdiff_t>(count - 1), before);
+      order_.resize(count);
+    };
+    constexpr std::size_t block = 64;
+    order_.clear();
+    std::optional<Scalar> bound;  // the logit of the worst of `count` tokens; a later token must have a larger one
+    for (std::size_t first = 0; first < logits.size(); first += block) {
+      const std::size_t end = std::min(first + block, logits.size());
+      if (bound && largest(logits.subspan(first, end - first)) <= *bound) continue;  // most blocks
+      for (std::size_t token = first; token < end; ++token)
+        if (!bound || logits[token] > *bound) order_.push_back(static_cast<token_id>(token));
+      if (order_.size() < 2 * count) continue;
+      keep_best();
+      bound = logits[order_.back()];
+    }
+    keep_best();
+    std::ranges::sort(order_, before);
   }
 
   /// Returns the next random number, in [0, 1).
@@ -137,8 +171,7 @@ class sampler {
   sampling sampling_;
   std::uint64_t draws_ = 0;
   std::vector<token_id> recent_;  // the last tokens of the sequence, at most repeat_window; empty without a penalty
-  std::vector<token_id> order_;   // all tokens, the first `sorted_` of them by descending logit
-  std::size_t sorted_ = 0;
+  std::vector<token_id> order_;   // the best tokens, by descending logit
 };
 
 }  // namespace v0

@@ -23,18 +23,6 @@ struct number_not_finite {
 
 namespace detail {
 
-/// Returns true if all numbers are finite. Reads them in one pass without branches. The inner loop has a constant length, so that compilers
-/// vectorise it even at -O2.
-inline bool all_finite(std::span<const float> numbers) noexcept {
-  constexpr std::size_t block = 64;
-  std::uint32_t others = 0;
-  std::size_t i = 0;
-  for (; i + block <= numbers.size(); i += block)
-    for (std::size_t j = 0; j < block; ++j) others |= is_finite(numbers[i + j]) ? 0u : 1u;
-  for (; i < numbers.size(); ++i) others |= is_finite(numbers[i]) ? 0u : 1u;
-  return others == 0;
-}
-
 /// The first number of the row that is not finite. Column i belongs to tokens[i].
 inline std::optional<number_not_finite> not_finite_in_row(std::span<const float> row, std::span<const position> tokens) noexcept {
   if (all_finite(row)) return std::nullopt;
