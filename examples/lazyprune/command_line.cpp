@@ -110,9 +110,9 @@ constexpr const char *prompt_group = "Prompt", *chat_group = "Chat", *generation
                      *measuring_group = "Measuring", *parts_group = "Several machines", *server_group = "Server";
 
 void add_model_flags(CLI::App& command, model_flags& flags) {
-  add_text(command, "-m,--model", flags.path,
-           "A .gguf file (if it is split into shards, the first), a folder with one, or a Hugging Face folder (default: $LAZYPRUNE_MODEL, "
-           "else the bundled model)")
+  add_text(
+      command, "-m,--model", flags.path,
+      "A .gguf file (the first of its shards), a folder with one, or a Hugging Face folder (default: $LAZYPRUNE_MODEL, else the bundled model)")
       ->type_name("MODEL");
   command.add_flag("--no-mmap", flags.no_mmap, "Read the weights into memory instead of mapping the file")->group(loading_group);
 }
@@ -263,6 +263,16 @@ void add_template_flags(CLI::App& command, template_flags& flags) {
       ->group(chat_group);
 }
 
+void add_document_roles(CLI::App& command, std::optional<document_roles>& roles) {
+  command
+      .add_option_function<std::string>(
+          "--document-roles", [&roles](const std::string& text) { roles = document_roles::parse(text); },
+          "In a chat, prune only the texts of these roles. user: the last user message; tool, assistant: the messages of these roles after "
+          "it; system: all system messages (default: user,tool)")
+      ->type_name("ROLE,ROLE")
+      ->group(chat_group);
+}
+
 /// Adds the flags that `run` and `chat` share, except the flags for the text that they read.
 void add_generation_flags(CLI::App& command, run_flags& flags) {
   const auto read_predict = [&flags](const std::string& text) {
@@ -276,6 +286,7 @@ void add_generation_flags(CLI::App& command, run_flags& flags) {
   add_context(command, flags.context, common_group);
   add_engine_flags(command, flags.backend);
   command.add_flag("--force-memory", flags.force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
+  add_document_roles(command, flags.documents);
   add_number(command, "--chunk", flags.chunk, number_range<std::size_t>{1},
              "Read the prompt N tokens at a time. Every piece but the last runs only the layers before the first pruning. The last piece "
              "runs all layers (default: the whole prompt at once)")
@@ -593,10 +604,8 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
               ". lazyllm@3+5 prunes after 3 and 5 layers. Without @, a method takes the layers of the model's "
               "stages, or else those of the paper. --pruning-file FILE adds the method calibrated")
       ->type_name("NAME,NAME,...");
-  add_numbers(
-      command, "--budgets", flags.budgets, number_range<double>{0, 1},
-      "Shares of the dense model's prefill rows that each method may compute; for snapkv and h2o, which prune no prefill, shares of "
-      "the tokens that decode steps attend to (default: 0.6,0.75,0.9)");
+  add_numbers(command, "--budgets", flags.budgets, number_range<double>{0, 1},
+              "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
   repeatable(
       command.add_option(
           "--variant", flags.variants,
@@ -648,7 +657,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       "(default: 0)");
   add_engine_flags(command, flags->backend);
 
-  add_directory(command, flags->directory, flags->resume, "the answers, tables, figure and page");
+  add_directory(command, flags->directory, flags->resume, "answers, tables, figure and page");
   add_run_part_flags(command, flags->parts);
   command.footer(
       "Example:\n"
@@ -841,13 +850,7 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   command.add_flag("--force-memory", flags->force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
   add_policy_flags(command, flags->policy, flags->model);
   add_template_flags(command, flags->words);
-  command
-      .add_option_function<std::string>(
-          "--document-roles", [flags](const std::string& text) { flags->documents = document_roles::parse(text); },
-          "Prune only the texts of these roles. user: the last user message; tool, assistant: the messages of these roles after it; system: all "
-          "system messages (default: user,tool)")
-      ->type_name("ROLE,ROLE")
-      ->group(chat_group);
+  add_document_roles(command, flags->documents);
   command.footer(
       "Examples:\n"
       "  lazyprune serve -m MODEL.gguf      # then open http://localhost:8080/ in a browser, or:\n"

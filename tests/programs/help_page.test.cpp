@@ -40,7 +40,7 @@ const std::string pruning =
 const std::string computing = " --no-mmap --backend --dtype --kv --exact --threads";
 const std::string generating =
     " --n-predict --predict --ctx-size --force-memory --chunk --speculate --seed --temp --top-k --top-p --min-p --repeat-penalty "
-    "--ignore-eos --stop --escape --system --chat-template-file --template-var";
+    "--ignore-eos --stop --escape --system --chat-template-file --template-var --document-roles";
 const std::string asking =
     " --data --task --limit --n-predict --predict --ctx-size --max-length --chat --chat-template-file --template-var --strict";
 

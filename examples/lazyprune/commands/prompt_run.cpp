@@ -93,6 +93,8 @@ prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
   else if (flags_.file && flags_.prompt && !flags_.raw)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
+  if (flags_.documents && !chat_)
+    throw error("--document-roles", "", "a chat: --chat, or -f and -p with a model that has a chat template", "a prompt of plain text");
   if (flags_.speculate > 0 && !new_session(pruned_).may_speculate())
     throw error("--speculate", "", "--decode dense, and a scorer that keeps no memory, because drafts are read without pruning",
                 pruned_.text, error_code::unsupported);
@@ -105,7 +107,7 @@ any_session prompt_run::new_session(const named_policy& policy) const {
 chat_prompt prompt_run::prompt(const std::string& text) const {
   if (!flags_.ids.empty()) return {flags_.ids, {}};
   if (!chat_) return {encode(text), {}};
-  return prompt_of(*chat_, *tokens_, chat_of(flags_, text));
+  return prompt_of(*chat_, *tokens_, chat_of(flags_, text), documents());
 }
 
 void prompt_run::keep(const position_spans& kept) {

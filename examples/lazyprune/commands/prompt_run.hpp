@@ -50,6 +50,7 @@ class prompt_run {
 
   const opened_model& model() const { return model_; }
   const tokenizer* words() const { return tokens_; }  // null: the model has none
+  document_roles documents() const { return flags_.documents.value_or(document_roles{}); }
   lazyprune::program::engine& engine() const { return *engine_; }
 
   const named_policy& pruned() const { return pruned_; }

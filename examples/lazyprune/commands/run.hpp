@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "commands/flags.hpp"
+#include "words/chat_prompt.hpp"
 
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/model/sampler.hpp>
@@ -39,6 +40,7 @@ struct run_flags {
   template_flags words;
   std::string messages;  // a file with a whole chat; empty: none
   std::optional<std::string> system;
+  std::optional<document_roles> documents;  // the messages of a chat that may be pruned; none: those of document_roles{}
   lazyprune::sampling sampling;
   bool ignore_eos = false;
   std::vector<std::string> stops;

@@ -45,7 +45,7 @@ class chat_run {
  private:
   void answer() {
     chat_request marked = chat_;
-    mark_documents(marked);
+    mark_documents(marked, run_.documents());
     const rendered_chat rendered = run_.rendered(marked);
     const std::vector<token_id>& prompt = ids_.next(rendered);
     run_.check_length(prompt);

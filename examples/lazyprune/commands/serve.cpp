@@ -265,7 +265,7 @@ class serving {
 
   /// Puts a chat into the model's template.
   chat_prompt prompt_of(const std::string& messages, const std::string& tools = {}) const {
-    return lazyprune::program::prompt_of(chat_template(), tokens_, chat_of(messages, tools), flags_.documents);
+    return lazyprune::program::prompt_of(chat_template(), tokens_, chat_of(messages, tools), flags_.documents.value_or(document_roles{}));
   }
 
   const chat_words& chat_template() const {
@@ -298,7 +298,8 @@ class serving {
     const chat_request chat = chat_of(asked.messages, asked.tools);
     if (!has_answers(chat)) return {};
     std::vector<earlier_turn> turns = earlier_turns(chat_template(), tokens_, chat, prompt.ids, ends_);
-    prompt.kept = lazyprune::program::prompt_of(chat_template(), tokens_, first_turn(chat), flags_.documents).kept;
+    prompt.kept =
+        lazyprune::program::prompt_of(chat_template(), tokens_, first_turn(chat), flags_.documents.value_or(document_roles{})).kept;
     return turns;
   }
 

@@ -25,7 +25,7 @@ struct serve_flags {
   backend_flags backend;
   policy_spec policy;
   template_flags words;
-  document_roles documents{};  // the messages of a chat that may be pruned
+  std::optional<document_roles> documents{};  // the messages of a chat that may be pruned; none: those of document_roles{}
   http_options http;
   std::string key_file{};      // a file of keys, one a line; empty: no key is needed
   std::size_t context = 0;     // 0: the model's limit

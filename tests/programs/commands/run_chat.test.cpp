@@ -203,6 +203,36 @@ TEST_CASE("with a template, only the last user's text is pruned, also in a conve
   CHECK(turns[0]["tokens"] == model.answer(joined(hard, {"-p", document + asked}))["tokens"]);
 }
 
+TEST_CASE("--document-roles chooses whose texts may be pruned, in one turn and in a conversation") {
+  const chat_model model;
+  std::string document;
+  for (int i = 0; i < 12; ++i) document += said + ' ';
+  const std::vector<std::string> common{"--stages", "2:0.05", "-n", "4", "--system", document};
+  const std::size_t system = model.ids(json::array({message("system", document)})).size() - 2;  // without the beginning of the answer
+  const auto first_kept = [](const json& run) {
+    const std::vector<std::string> policy = policy_flags(run);
+    const auto keep = std::ranges::find(policy, "--keep");
+    REQUIRE(keep != policy.end());
+    return *(keep + 1);
+  };
+  for (const bool conversation : {false, true}) {
+    CAPTURE(conversation);
+    const auto kept_with = [&](const std::vector<std::string>& roles) {
+      const auto answers = conversation ? model.answers(joined(common, roles), document + asked + "\n")
+                                        : model.answers(joined(joined(common, roles), {"-p", document + asked}));
+      REQUIRE(answers.size() == 1);
+      return first_kept(answers[0]);
+    };
+    CHECK(std::stoul(kept_with({"--document-roles", "user"}).substr(2)) + 3 >= system);  // 0-N,...
+    CHECK(kept_with({"--document-roles", "user"}) == kept_with({}));
+    const std::string of_system = kept_with({"--document-roles", "system"});  // 0,N-M: the system message lies between
+    CHECK_MESSAGE(std::stoul(of_system.substr(of_system.find(',') + 1)) + 3 >= system, of_system);
+    CHECK(std::stoul(of_system) < 3);
+  }
+  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--document-roles", "user"})) ==
+        complaint_at("--document-roles", {"--chat", "plain text"}));
+}
+
 TEST_CASE("a template of the user's own, and its variables") {
   const chat_model model;
   write_file(model.folder / "mine.jinja", "{{ bos_token }}{{ greeting }}{% if think %} deep{% endif %} {{ messages[0].content }} answer :");
