@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -337,6 +338,14 @@ TEST_CASE_TEMPLATE_DEFINE("contract of selectors", Values, selector_contract) {
           if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));
         CHECK(select(scores, 0xffff'ffffu) == kept);  // the old contents of `kept` do not matter
 
+        // A number of kept tokens that is told without the scores is right.
+        std::vector<float> unknown = scores;
+        for (float& s : unknown) s = s == inf ? inf : 0.0f;
+        const std::size_t least = std::max<std::size_t>(keep, static_cast<std::size_t>(std::count(scores.begin(), scores.end(), inf)));
+        const std::optional<kept_count> told = foretold(selector, candidates{unknown, positions, least});
+        if (told) CHECK(told->of(least, n) == kept.size());
+        if (told) CHECK(told->required >= static_cast<std::size_t>(std::count(unknown.begin(), unknown.end(), inf)));
+
         // If a kept token scores higher, it is still kept.
         const std::uint32_t better = kept[random() % kept.size()];
         std::vector<float> raised = scores;
@@ -376,6 +385,8 @@ TEST_CASE_TEMPLATE_DEFINE("contract of stores", Values, store_contract) {
         for (std::uint32_t i = 0; i < n; ++i)
           if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));  // the row of such a token is about to be read
         CHECK(admit(0xffff'ffffu) == kept);
+        if (const std::optional<bool> all = admits_all(store))
+          CHECK(kept.size() == (*all ? n : static_cast<std::size_t>(std::count(scores.begin(), scores.end(), inf))));
       }
     CHECK(store.admit(stored_rows{{}, {}}, {}) == 0);
   }

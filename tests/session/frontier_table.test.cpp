@@ -5,6 +5,7 @@
 
 #include <random>
 #include <set>
+#include <vector>
 
 using lazyprune::frontier_table;
 using lazyprune::position;
@@ -46,6 +47,23 @@ TEST_CASE("a lost token frees its slot and stays lost") {
   CHECK(table.known() == 0);
   CHECK(table.lost_count() == 0);
   CHECK(table.slots() == 0);
+}
+
+TEST_CASE("slot_after tells the slots of rows that are stored next") {
+  frontier_table table;
+  table.append(60);
+  for (position t = 0; t < 30; ++t) {
+    table.advance(t, 1);
+    table.store(t);
+  }
+  for (const position t : {3u, 20u, 7u, 11u}) table.advance(t, 2);
+  std::vector<std::uint32_t> told, taken;
+  for (std::size_t i = 0; i < 9; ++i) told.push_back(table.slot_after(i));
+  for (position t = 40; t < 49; ++t) {
+    table.store(t);
+    taken.push_back(table.slot(t));
+  }
+  CHECK(told == taken);
 }
 
 TEST_CASE("no two tokens share a slot, and slots() is the most slots in use at one time") {

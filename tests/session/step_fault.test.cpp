@@ -28,5 +28,9 @@ TEST_CASE("the error of a fault names the layer and has a code") {
   CHECK(said({0, wrong_indices{"selector", {.below = 4, .count = 2, .index = 0, .before = 3}}}) ==
         at("session: finish", {"below 4", "selector", "layer 0", ", found 0", "after 3"}));
   CHECK(said({5, denied_pruning{layer_id{9}}}) == at("session: finish", {"before 9", "layer 4"}));
+  CHECK(said({2, wrong_choice{choice_not_open{}}}) == at("session: finish", {"layer 1", "quota"}, error_code::wrong_order));
+  CHECK(said({2, wrong_choice{wrong_choice_count{5, 7}}}) == at("session: finish", {"5", "layer 1", ", found 7"}));
+  CHECK(said({2, wrong_choice{wrong_choice_token{9, wrong_choice_token::left_out}}}) ==
+        at("session: finish", {"required", "layer 1", "position 9"}));
   CHECK(said({5, denied_pruning{{}}}) == at("session: finish", {"prunes_after", "layer 4"}));
 }

@@ -14,6 +14,8 @@
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
 //                                                instead of one row for each head
+//   row_scorer          S::row_is_score          A scorer with over_heads. true: the score of a token is its number in the row that
+//                                                over_heads makes. An engine that has this row can choose tokens by it
 //   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`,
 //                                                or `all_with_keys`
 //   adaptive_schedule   s.keep(context, scores)  Also returns how many tokens go on, but decides by `scores`, one for each active token.
@@ -31,10 +33,17 @@
 //   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
 //                                                has room for all candidates and may serve as scratch. The session checks the list. If it
 //                                                is wrong, nothing is dropped and step::finish reports it
+//   foretelling_selector                         A selector that also has the function foretell
+//                       s.foretell(c)            Returns how many candidates `select` keeps if this number does not depend on the scores,
+//                                                else nullopt. The scores of `c` are +inf for required tokens and 0 for the others. If
+//                                                the selector requires more tokens, it sets their scores to +inf
 //   aux_store           s.admit(rows, kept)      `rows` has the hidden states that are stored and those just dropped. Writes the indices of
 //                                                the rows that get a slot, ascending, into kept. Returns their number. The other rows are
 //                                                lost. If a store has a member or a function `for_good` that is true, dropped tokens never
 //                                                come back, and nothing is stored
+//   uniform_store       s.admits_all             An aux store that has a member or a function `admits_all`: true if it admits every row,
+//                                                false if it admits only rows that must stay for the next layer. A function may return
+//                                                nullopt: what the store admits then depends on the rows
 //
 // Parts are values: a session copies them, and == compares them. They have no base class. To vary a part, wrap it in another struct. The
 // functions of a part must not throw. A session that never allocates needs parts that never allocate.
@@ -161,6 +170,12 @@ concept one_step_scorer = requires {
   requires S::of_one_step;
 };
 
+/// A scorer whose score is the number in the row that `over_heads` makes.
+template <class S>
+concept row_scorer = requires {
+  requires S::row_is_score;
+};
+
 /// The evidence that the engine has to show the scorer.
 template <class Scorer>
 constexpr scorer_needs needs_of(const Scorer& scorer) {
@@ -172,6 +187,7 @@ constexpr scorer_needs needs_of(const Scorer& scorer) {
       needs.window = scorer.window;
     if constexpr (head_reducing_scorer<Scorer>) needs.over_heads = scorer.over_heads();
     needs.of_one_step = one_step_scorer<Scorer>;
+    needs.row_is_score = row_scorer<Scorer>;
     return needs;
   }
 }
@@ -263,6 +279,21 @@ concept token_selector = std::copyable<S> && requires(const S s, const candidate
   { s.select(c, kept) } -> std::convertible_to<std::size_t>;
 };
 
+/// A selector that says how many candidates it keeps before any score is known.
+template <class S>
+concept foretelling_selector = token_selector<S> && requires(const S s, const candidates& c) {
+  { s.foretell(c) } -> std::convertible_to<std::optional<kept_count>>;
+};
+
+/// The number of candidates that the selector keeps; nullopt if the number depends on the scores, or if the selector does not say.
+template <token_selector Selector>
+std::optional<kept_count> foretold(const Selector& selector, const candidates& c) {
+  if constexpr (foretelling_selector<Selector>)
+    return selector.foretell(c);
+  else
+    return std::nullopt;
+}
+
 template <class S>
 concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& rows, std::span<std::uint32_t> kept) {
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
@@ -287,6 +318,27 @@ constexpr bool drops_for_good(const Store& store) {
     return store.for_good;
   else
     return false;
+}
+
+/// Stores with `admits_all`, as a data member here and as a function below.
+template <class S>
+concept store_saying_what_it_admits = requires(const S s) {
+  { s.admits_all } -> std::convertible_to<bool>;
+};
+template <class S>
+concept store_answering_what_it_admits = requires(const S s) {
+  { s.admits_all() } -> std::convertible_to<std::optional<bool>>;
+};
+
+/// true if the store admits every row, false if it admits only rows that must stay; nullopt if this depends on the rows.
+template <aux_store Store>
+constexpr std::optional<bool> admits_all(const Store& store) {
+  if constexpr (store_answering_what_it_admits<Store>)
+    return store.admits_all();
+  else if constexpr (store_saying_what_it_admits<Store>)
+    return store.admits_all;
+  else
+    return std::nullopt;
 }
 
 }  // namespace v0

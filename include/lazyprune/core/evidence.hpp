@@ -62,6 +62,9 @@ struct scorer_needs {
   /// True if the scores of a step depend on the evidence of this step alone. The engine then shows nothing after the last layer at which
   /// the schedule could prune by scores in this step.
   bool of_one_step = false;
+  /// True if the score of a token is its number in the row that `over_heads` makes. An engine can then choose tokens by this row itself
+  /// (step::quota).
+  bool row_is_score = false;
 };
 
 }  // namespace v0

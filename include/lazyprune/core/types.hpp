@@ -44,6 +44,21 @@ struct candidates {
                                         // counts if it is finite, and the other scores count if they are finite and positive
 };
 
+/// How many candidates a selector keeps, if this number does not depend on their scores.
+struct kept_count {
+  std::size_t required;   // candidates that stay, whatever the scores
+  std::size_t group = 1;  // the other candidates stay or go in groups of this many
+  std::size_t page = 1;   // a group is a page: the candidates at the positions p * page to (p + 1) * page - 1
+
+  /// The number of kept candidates, of `candidates` in all, if `keep` are to be kept.
+  std::size_t of(std::size_t keep, std::size_t candidates) const {
+    if (keep <= required) return required;
+    const std::size_t groups = (keep - required + group - 1) / group;
+    return groups >= (candidates - required + group - 1) / group ? candidates : required + groups * group;
+  }
+  friend bool operator==(const kept_count&, const kept_count&) = default;
+};
+
 /// The input of an aux store: the hidden states that are stored now, and those of the tokens that were just dropped.
 struct stored_rows {
   std::span<const float> scores;        // (rows) each token's score when it was last dropped; +inf if the row must stay for the next layer

@@ -30,6 +30,11 @@ class slot_pool {
   }
   void give(std::uint32_t slot) noexcept { free_.push_back(slot); }  // allocates nothing: no more slots are free than tokens were reserved
 
+  /// The slot that the call of `take` after `calls` more calls will return, if no slot is given back before.
+  std::uint32_t after(std::size_t calls) const noexcept {
+    return calls < free_.size() ? free_[free_.size() - 1 - calls] : static_cast<std::uint32_t>(size_ + calls - free_.size());
+  }
+
   /// The largest number of slots that were in use at one time.
   std::size_t size() const noexcept { return size_; }
   std::size_t in_use() const noexcept { return size_ - free_.size(); }
@@ -103,6 +108,8 @@ class frontier_table {
   /// The number of rows that the engine's aux store must hold: the largest number of slots in use at one time.
   std::size_t slots() const noexcept { return stored_.size(); }
   std::size_t stored_count() const noexcept { return stored_.in_use(); }
+  /// The slot that the row gets which is stored after `rows` more rows, if no slot is freed before.
+  std::uint32_t slot_after(std::size_t rows) const noexcept { return stored_.after(rows); }
   /// The number of waiting rows that the engine must hold: the largest number of slots in use at one time. The engine keeps these rows
   /// exactly as it computed them.
   std::size_t waiting_slots() const noexcept { return waiting_.size(); }

@@ -28,16 +28,20 @@ struct index_fault {
   friend bool operator==(const index_fault&, const index_fault&) = default;
 };
 
-/// The first fault in the `count` indices at the front of `room`. `room` has a place for each choice. nullopt if the indices ascend and
-/// each names a choice. O(count).
-inline std::optional<index_fault> fault_in(std::span<const std::uint32_t> room, std::size_t count) noexcept {
-  const std::size_t below = room.size();
-  if (count > below) return index_fault{below, count, 0, 0};
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t before = i > 0 ? room[i - 1] : 0;
-    if (room[i] >= below || (i > 0 && room[i] <= before)) return index_fault{below, count, room[i], before};
+/// The first fault in a list of indices; nullopt if they ascend and are below `below`. O(list).
+inline std::optional<index_fault> fault_in_list(std::span<const std::uint32_t> list, std::size_t below) noexcept {
+  if (list.size() > below) return index_fault{below, list.size(), 0, 0};
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::uint32_t before = i > 0 ? list[i - 1] : 0;
+    if (list[i] >= below || (i > 0 && list[i] <= before)) return index_fault{below, list.size(), list[i], before};
   }
   return std::nullopt;
+}
+
+/// The first fault in the `count` indices at the front of `room`. `room` has a place for each choice.
+inline std::optional<index_fault> fault_in(std::span<const std::uint32_t> room, std::size_t count) noexcept {
+  if (count > room.size()) return index_fault{room.size(), count, 0, 0};
+  return fault_in_list(room.first(count), room.size());
 }
 
 }  // namespace v0

@@ -8,7 +8,7 @@
 //   auto step = s.begin({.tokens = m, .phase = phase::prefill});
 //   for (layer_id l = 0; l < step.layers(); ++l) {
 //     const layer_plan& p = step.enter(l);      // gather p.sources, compute p.rows, attend over p.active
-//     if (step.wants_scores()) step.leave(view_over_my_attention_row);
+//     if (step.wants_scores()) step.leave(view_over_my_attention_row);  // or chosen_tokens, where there is a step.quota()
 //     else                     step.leave();
 //     for (const spill& s : step.spills()) ...  // save row s.row in slot s.slot; s.from and s.to name the memories
 //   }
@@ -107,12 +107,16 @@ class session final : public step_machine {
 
   /// The schedule's answer. If it contradicts the schedule's `first` or `prunes_after`, notes a fault of the step and returns `everything`.
   std::size_t checked(std::size_t quota, layer_id done) noexcept {
-    if (quota == everything) return quota;
-    const phase step = context(done).step;
-    const layer_id first = first_pruning(policy_.schedule, step, layers());
-    if (done >= first && (quota == all_with_keys || could_prune(policy_.schedule, done, step, layers()))) return quota;
+    const layer_id first = first_pruning(policy_.schedule, context(done).step, layers());
+    if (quota == everything || (quota == all_with_keys ? done >= first : prunes_at(done))) return quota;
     note_fault(done, denied_pruning{done < first ? std::optional(first) : std::nullopt});
     return everything;
+  }
+
+  /// Returns whether the schedule says that it could prune by scores after `done` layers.
+  bool prunes_at(layer_id done) const noexcept {
+    const phase step = context(done).step;
+    return done >= first_pruning(policy_.schedule, step, layers()) && could_prune(policy_.schedule, done, step, layers());
   }
 
   /// Returns whether scores after `done` layers or more can no longer matter: the schedule prunes nothing more by scores in this step, and
@@ -137,6 +141,110 @@ class session final : public step_machine {
 
   void prune(const evidence& shown) noexcept override {
     if constexpr (is_policy) prune_by(shown);
+  }
+
+  void prune(const chosen_tokens& chosen) noexcept override {
+    if constexpr (is_policy) {
+      if (const auto fault = fault_of_choice(chosen)) {
+        note_fault(layers_done(), wrong_choice{*fault});
+        return drop_stuck();
+      }
+      if constexpr (foretelling_selector<Selector>) admit_choice(chosen, policy_.selector, policy_.store);
+    }
+  }
+
+  /// The layers that are done when the choice counts. It is asked for inside the layer, and while the layer is being left.
+  layer_id choice_done() const noexcept { return layers_done() + (inside() ? 1 : 0); }
+
+  /// Lists the candidates in the scratch. Returns how many of them stay; nullopt if the engine may not choose.
+  std::optional<kept_count> candidates_of_choice() noexcept {
+    const bool by_count = quota_ != everything && quota_ != all_with_keys && wanted() != evidence_kind::none;
+    if (!by_count || needs().every_layer || by_scores()) return std::nullopt;
+    const candidates c = list_candidates(choice_done(), quota_);
+    keep_ = c.keep;
+    return foretold(policy_.selector, c);
+  }
+
+  std::optional<selection_quota> open_choice(std::span<candidacy> out) noexcept override {
+    if constexpr (is_policy) {
+      const std::optional<kept_count> stays = candidates_of_choice();
+      if (!stays) return std::nullopt;
+      if (out.size() >= active().size())
+        for (std::size_t i = 0, e = 0; i < active().size(); ++i) {
+          const bool eligible = e < scratch().eligible.size() && scratch().eligible[e] == active()[i];
+          out[i] = !eligible ? candidacy::excluded : is_required(e) ? candidacy::required : candidacy::open;
+          e += eligible;
+        }
+      return selection_quota{.count = stays->of(keep_, scratch().eligible.size()),
+                             .page = stays->page,
+                             .needs_scores = !admits_all(policy_.store),
+                             .row_is_score = needs().row_is_score};
+    } else {
+      return std::nullopt;
+    }
+  }
+
+  bool is_required(std::size_t candidate) noexcept {
+    return scratch().eligible_scores[candidate] == std::numeric_limits<float>::infinity();
+  }
+
+  std::optional<choice_fault> fault_of_choice(const chosen_tokens& chosen) noexcept override {
+    const std::optional<selection_quota> quota = open_choice({});
+    if (!quota) return choice_not_open{};
+    const std::size_t n = active().size();
+    if (chosen.indices.size() != quota->count) return wrong_choice_count{quota->count, chosen.indices.size()};
+    if (const auto fault = fault_in_list(chosen.indices, n)) return *fault;
+    if (chosen.scores.size() != n && (quota->needs_scores || !chosen.scores.empty())) return wrong_choice_scores{n, chosen.scores.size()};
+    for (std::size_t i = 0; i < chosen.scores.size(); ++i)
+      if (!is_finite(chosen.scores[i])) return wrong_choice_score{active()[i], chosen.scores[i]};
+    const std::vector<position>& eligible = scratch().eligible;
+    position page = 0;
+    bool page_stays = false;
+    for (std::size_t i = 0, e = 0, c = 0; i < n; ++i) {
+      const position t = active()[i];
+      const bool stays = c < chosen.indices.size() && chosen.indices[c] == i;
+      c += stays;
+      if (e == eligible.size() || eligible[e] != t) {
+        if (stays) return wrong_choice_token{t, wrong_choice_token::excluded};
+        continue;
+      }
+      if (is_required(e) && !stays) return wrong_choice_token{t, wrong_choice_token::left_out};
+      const auto of_page = static_cast<position>(t / quota->page);
+      if (e > 0 && of_page == page && stays != page_stays) return wrong_choice_token{t, wrong_choice_token::torn};
+      page = of_page;
+      page_stays = stays;
+      ++e;
+    }
+    return std::nullopt;
+  }
+
+  std::size_t later_counts(std::span<layer_counts> out) noexcept override {
+    if constexpr (is_policy && layer_schedule<Schedule>) {
+      if (!admits_all(policy_.store) || !all_will_be_rows()) return 0;
+      const std::optional<kept_count> stays = candidates_of_choice();
+      if (!stays) return 0;
+      const layer_id first = layers_done() + 1;
+      std::size_t active = stays->of(keep_, scratch().eligible.size());
+      for (layer_id layer = first; layer < layers(); ++layer) {
+        const bool last = layer + 1 == layers();
+        layer_counts counts{layer, active, last ? outputs() : active, false, active};
+        if (!last) {
+          layer_context then = context(layer + 1);
+          then.active = active;
+          const std::size_t quota = policy_.schedule.keep(then);
+          if (quota == all_with_keys || (quota != everything && !prunes_at(layer + 1))) return layer - first;
+          if (quota != everything) {
+            counts.chooses = true;
+            counts.kept = stays->of(std::max(std::clamp<std::size_t>(quota, 1, active), outputs()), active);
+          }
+        }
+        if (layer - first < out.size()) out[layer - first] = counts;
+        active = counts.kept;
+      }
+      return layers() - first;
+    } else {
+      return 0;
+    }
   }
 
   void prune_by(const evidence& shown) noexcept {
@@ -211,6 +319,7 @@ class session final : public step_machine {
   policy_type pristine_;
   policy_type policy_;
   std::size_t quota_ = everything;  // the schedule's answer: how many tokens go on
+  std::size_t keep_ = 0;            // the number that the candidates of a choice show their selector
 };
 
 }  // namespace v0

@@ -41,11 +41,40 @@ class step {
   /// wanted is ignored.
   void leave(const evidence& shown = {}) noexcept { machine_->leave(shown); }
   template <class View>
-    requires std::constructible_from<evidence, const View&>
+    requires(std::constructible_from<evidence, const View&> && !std::same_as<View, chosen_tokens>)
   void leave(const View& view) noexcept {
     static_assert(Session::template takes<View>, "the session's scorer takes another view; where policies vary, leave with evidence(view)");
     machine_->leave(view);
   }
+
+  /// Tells how many of the active tokens of the entered layer go on, if the engine may choose them itself (engine_choice.hpp). The engine
+  /// then either shows evidence as usual, or leaves with the tokens that it chose. Writes the standing of each active token to `out` if it
+  /// has room for all of them. nullopt: nothing is to be decided (`wants` is none), or the engine must show the evidence. It must if the
+  /// number of kept tokens depends on scores (top_p, threshold, adaptive schedules), if the scorer gathers evidence at every layer, and
+  /// for blocks if the pages that compete have unequal numbers of tokens.
+  std::optional<selection_quota> quota(std::span<candidacy> out = {}) const noexcept { return machine_->quota(out); }
+
+  /// Ends the layer with the tokens that the engine chose. The result is the same as with evidence that gives the same scores. If the
+  /// choice is wrong, or if there is no quota, nothing is pruned and `finish` reports it.
+  template <std::same_as<chosen_tokens> Chosen>
+  void leave(const Chosen& chosen) noexcept {
+    machine_->leave(chosen);
+  }
+
+  /// Throws the error that `finish` would throw after `leave(chosen)`, but names `leave`. Changes nothing.
+  void check(const chosen_tokens& chosen) const { machine_->check_choice(chosen); }
+
+  /// Writes the counts of the layers after the entered one, if there is a quota and the counts do not depend on the choice. An engine can
+  /// then start the work of all these layers before it knows which tokens its device chose. Later it reads the choices back, leaves this
+  /// layer with the first one, and enters and leaves the other layers in order. Returns the number of layers for which the counts are
+  /// known, even if `out` has room for fewer. They are the layers from the next one on, until a schedule or a selector needs more than
+  /// counts. The result is 0 if the store is neither keep_all nor none, if an active token has keys in the next layer already, or if it is
+  /// in the aux store. So the counts are known for a prompt and its chunks, but not for later steps over pruned tokens.
+  std::size_t counts(std::span<layer_counts> out) const noexcept { return machine_->counts(out); }
+
+  /// The slot of the aux store that a row gets, if `rows` rows are stored before it from now on. Rows are stored layer by layer, and in the
+  /// order of their positions. The answer is right for the layers whose `counts` are known. With the store none, no row gets a slot.
+  std::uint32_t slot_after(std::size_t rows) const noexcept { return machine_->tokens().slot_after(rows); }
 
   /// The hidden states that must be saved before they are overwritten: rows of the layer just left, and waiting rows that move to the aux
   /// store. Valid until the next `enter` or `finish`.

@@ -10,6 +10,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/evidence.hpp>
+#include <lazyprune/session/engine_choice.hpp>
 #include <lazyprune/session/finite_evidence.hpp>
 #include <lazyprune/session/index_fault.hpp>
 
@@ -39,13 +40,18 @@ struct denied_pruning {
   std::optional<layer_id> first;  // not set if it is `prunes_after` that denies
 };
 
+/// The engine chose wrong tokens.
+struct wrong_choice {
+  choice_fault why;
+};
+
 /// The first fault of a step. It happened with `done` layers done.
 struct step_fault {
   layer_id done;
-  std::variant<missed_evidence, wrong_evidence, wrong_indices, denied_pruning> what;
+  std::variant<missed_evidence, wrong_evidence, wrong_indices, denied_pruning, wrong_choice> what;
 };
 
-/// The error to report: wrong_order if the wanted evidence did not come, else bad_input.
+/// The error to report: wrong_order if the wanted evidence did not come, or if a choice came where none was to be made; else bad_input.
 inline error error_of(const step_fault& fault) {
   const auto session_error = [](const std::string& expected, const std::string& found, error_code code = error_code::bad_input) {
     return error("session", "finish", expected, found, code);
@@ -62,6 +68,7 @@ inline error error_of(const step_fault& fault) {
     return session_error(
         "ascending indices below " + std::to_string(wrong->fault.below) + " from the " + std::string(wrong->by) + " " + place,
         wrong->fault.found());
+  if (const auto* choice = std::get_if<wrong_choice>(&fault.what)) return error_of(choice->why, fault.done, "finish");
   const auto& first = std::get<denied_pruning>(fault.what).first;
   return session_error(first ? "a schedule that prunes nothing before " + std::to_string(*first) + " layers are done, as its `first` says"
                              : "a schedule that prunes only where its `prunes_after` says",

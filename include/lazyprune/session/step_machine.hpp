@@ -16,6 +16,7 @@
 #include <lazyprune/core/evidence.hpp>
 #include <lazyprune/core/plan.hpp>
 #include <lazyprune/session/admission.hpp>
+#include <lazyprune/session/engine_choice.hpp>
 #include <lazyprune/session/frontier_table.hpp>
 #include <lazyprune/session/selection.hpp>
 #include <lazyprune/session/session_state.hpp>
@@ -262,6 +263,12 @@ class step_machine {
   // each layer but the last. It also calls `prune` once before layer 0, without evidence.
   virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that the layer has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
+  virtual void prune(const chosen_tokens& chosen) noexcept = 0;
+  /// Inside a layer: the choice that the engine may make after it. Writes the standing of each active token to `out` if `out` has room for
+  /// all of them. nullopt: the engine must show evidence, or nothing is decided.
+  virtual std::optional<selection_quota> open_choice(std::span<candidacy> out) noexcept = 0;
+  virtual std::optional<choice_fault> fault_of_choice(const chosen_tokens& chosen) noexcept = 0;
+  virtual std::size_t later_counts(std::span<layer_counts> out) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
   virtual std::span<const head_probe> probes_read(layer_id layer) const noexcept = 0;
   /// `mean` or `max` if the scorer reads only the mean or only the maximum over the heads; nullopt if it reads each head.
@@ -270,6 +277,7 @@ class step_machine {
   virtual std::unique_ptr<step_machine> clone() const = 0;
 
   layer_id layers_done() const noexcept { return layer_; }
+  bool inside() const noexcept { return inside_ && !out_of_order_; }
   layer_context context(layer_id done) const noexcept {
     return {.done = done, .layers = layers_, .active = active_.size(), .known = known(), .step = request_.phase};
   }
@@ -293,7 +301,8 @@ class step_machine {
   }
 
   /// Returns whether the token cannot enter the next layer, because its hidden state is gone.
-  bool stuck(position t) const noexcept { return table_.frontier(t) == layer_ && table_.lost(t); }
+  bool stuck(position t) const noexcept { return stuck(t, layer_); }
+  bool stuck(position t, layer_id done) const noexcept { return table_.frontier(t) == done && table_.lost(t); }
 
   void drop_stuck() noexcept {
     if (table_.lost_count() > 0 && std::erase_if(active_, [&](position t) { return stuck(t); }) > 0) listed_ = 0;
@@ -308,6 +317,38 @@ class step_machine {
     margin_ = chosen.margin;
     if (chosen.fault) note_fault(layer_, wrong_indices{"selector", *chosen.fault});
     admit_dropped(store, before);
+  }
+
+  /// Lists the candidates of the selection after `done` layers in the scratch (eligible, eligible_scores), as `select` would: required
+  /// tokens have the score +inf, the others 0.
+  candidates list_candidates(layer_id done, std::size_t quota) noexcept {
+    std::vector<position>& tokens = scratch().eligible;
+    tokens.clear();
+    for (const position t : active_)
+      if (!stuck(t, done)) tokens.push_back(t);
+    const std::size_t n = tokens.size();
+    const auto required = static_cast<std::size_t>(std::ranges::lower_bound(tokens, required_from()) - tokens.begin());
+    scratch().eligible_scores.assign(required, 0.0f);
+    scratch().eligible_scores.resize(n, std::numeric_limits<float>::infinity());
+    return {.scores = scratch().eligible_scores,
+            .positions = tokens,
+            .keep = std::max(std::min(std::clamp<std::size_t>(quota, 1, active_.size()), n), n - required)};
+  }
+
+  /// Returns whether every active token that is kept will be a row of the layer after the entered one, and none is in the aux store.
+  bool all_will_be_rows() const noexcept {
+    return std::ranges::all_of(active_,
+                               [&](position t) { return stuck(t, layer_ + 1) || (table_.frontier(t) <= layer_ + 1 && !table_.stored(t)); });
+  }
+  std::size_t outputs() const noexcept { return request_.outputs; }
+
+  /// The engine's choice goes on, in the place of the selector's. The session has checked it.
+  template <class Selector, class Store>
+  void admit_choice(const chosen_tokens& chosen, const Selector& selector, const Store& store) noexcept {
+    scratch().scores.assign(active_.size(), 0.0f);
+    std::ranges::copy(chosen.scores, scratch().scores.begin());
+    select_and_admit(chosen_by_engine<Selector>{chosen.indices, active_, &selector}, store, chosen.indices.size());
+    if (chosen.scores.empty()) margin_ = std::numeric_limits<float>::quiet_NaN();
   }
 
   /// The tokens that have keys and values in the next layer go on, and so do the required ones (`all_with_keys`). The store decides which
@@ -330,6 +371,22 @@ class step_machine {
   }
 
  private:
+  /// A selector that keeps what the engine chose in the place of `selector`. `indices` are those of `active`.
+  template <class Selector>
+  struct chosen_by_engine {
+    std::span<const std::uint32_t> indices;
+    std::span<const position> active;
+    const Selector* selector;
+
+    std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+      (void)foretold(*selector, c);  // marks the tokens that `selector` requires: their scores do not count for the margin
+      std::size_t count = 0;
+      for (std::uint32_t i = 0; i < c.positions.size() && count < indices.size(); ++i)
+        if (c.positions[i] == active[indices[count]]) kept[count++] = i;
+      return count;
+    }
+  };
+
   /// The first of the tokens that the step requires at the next layer.
   position required_from() const noexcept { return static_cast<position>(std::min(known() - request_.outputs, first_evidence_row())); }
 
@@ -495,7 +552,9 @@ class step_machine {
     return plan_;
   }
 
-  void leave(const evidence& shown) noexcept {
+  /// `shown`: evidence, or the tokens that the engine chose.
+  template <class Shown>
+  void leave(const Shown& shown) noexcept {
     if (!inside_ || out_of_order_) {
       out_of_order_ = true;
       return;
@@ -504,14 +563,24 @@ class step_machine {
     ++layer_;
     for (const position t : rows_) table_.advance(t, layer_);
     margin_ = std::numeric_limits<float>::quiet_NaN();
-    if (layer_ == layers_) return;
-    if (request_.outputs > 0)
+    if (layer_ == layers_) return refuse_choice(shown);
+    if (request_.outputs > 0) {
       prune(shown);
-    else if (layer_ < depth_)
-      drop_stuck();
-    else
-      wait();
+    } else {
+      refuse_choice(shown);
+      layer_ < depth_ ? drop_stuck() : wait();
+    }
     wanted_ = evidence_kind::none;
+  }
+
+  void refuse_choice(const evidence&) noexcept {}
+  void refuse_choice(const chosen_tokens&) noexcept { note_fault(layer_, wrong_choice{choice_not_open{}}); }
+
+  std::optional<selection_quota> quota(std::span<candidacy> out) noexcept { return inside() ? open_choice(out) : std::nullopt; }
+  std::size_t counts(std::span<layer_counts> out) noexcept { return inside() ? later_counts(out) : 0; }
+  void check_choice(const chosen_tokens& chosen) {
+    const std::optional<choice_fault> fault = inside() ? fault_of_choice(chosen) : choice_fault(choice_not_open{});
+    if (fault) report_error(error_of(*fault, layer_ + 1, "leave"));
   }
 
   bool can_finish() const noexcept { return in_step_ && !inside_ && !out_of_order_ && layer_ == depth_; }
@@ -560,7 +629,7 @@ class step_machine {
       if (!table_.dropped_for_good(t)) active_.push_back(t);
     listed_ = end;
     if (request_.outputs > 0)
-      prune({});
+      prune(evidence{});
     else
       drop_stuck();
   }

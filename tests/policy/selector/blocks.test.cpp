@@ -52,6 +52,26 @@ TEST_CASE("blocks keeps whole pages, the best first, until there are enough toke
   CHECK(select(3, {9, 0, 1, 1, 8, 0, 0, inf}, positions, 3) == indices{0, 1, 2, 6, 7});  // the last page has two tokens only
 }
 
+TEST_CASE("blocks knows how many tokens it keeps if the pages that compete are equally large") {
+  const auto told = [](std::size_t size, std::vector<float> scores, std::vector<position> positions) {
+    return blocks{size}.foretell(candidates{.scores = scores, .positions = positions, .keep = 1});
+  };
+  CHECK(told(2, {0, 0, 0, 0, inf}, {0, 1, 2, 3, 4}) == kept_count{.required = 1, .group = 2, .page = 2});
+  CHECK(told(2, {inf, 0, 0, 0, inf}, {0, 1, 4, 5, 8}) == kept_count{.required = 3, .group = 2, .page = 2});
+  CHECK(told(2, {0, inf}, {0, 1}) == kept_count{.required = 2, .group = 1, .page = 2});
+  CHECK_FALSE(told(2, {0, 0, 0, inf}, {0, 1, 2, 4}));  // one page has two candidates, another one has one
+}
+
+TEST_CASE("of the pages that compete, as many are kept as hold the tokens that are to be kept") {
+  const kept_count count{.required = 3, .group = 4, .page = 4};
+  CHECK(count.of(1, 23) == 3);
+  CHECK(count.of(3, 23) == 3);
+  CHECK(count.of(4, 23) == 7);
+  CHECK(count.of(7, 23) == 7);
+  CHECK(count.of(8, 23) == 11);
+  CHECK(count.of(23, 23) == 23);
+}
+
 TEST_CASE("pages are made of positions, not of candidate indices") {
   CHECK(select(4, {1, 5, 1, inf}, {3, 4, 7, 8}, 2) == indices{1, 2, 3});
   CHECK(select(4, {5, 1, 1, inf}, {3, 4, 7, 8}, 2) == indices{0, 3});

@@ -29,6 +29,12 @@ TEST_CASE("any_store admits the rows that its inner store admits") {
   CHECK(any_store(bounded{2}).admit(stored_rows{scores, positions}, kept) == 2);
 }
 
+TEST_CASE("any_store says what its inner store admits") {
+  CHECK(any_store(keep_all{}).admits_all() == true);
+  CHECK(any_store(none{}).admits_all() == false);
+  CHECK(any_store(bounded{2}).admits_all() == std::nullopt);
+}
+
 TEST_CASE("any_store drops for good if its inner store does") {
   CHECK(any_store(none{.for_good = true}).for_good());
   CHECK(drops_for_good(any_store(none{.for_good = true})));

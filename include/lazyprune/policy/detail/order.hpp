@@ -25,6 +25,12 @@ constexpr std::uint32_t ascending_key(float score) {
 
 inline constexpr std::uint32_t required_key = ascending_key(std::numeric_limits<float>::infinity());
 
+/// The number of required tokens: those with a score of +inf.
+inline std::size_t required_of(std::span<const float> scores) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(scores, [](float score) { return score == std::numeric_limits<float>::infinity(); }));
+}
+
 /// The point at which a selection splits the tokens. The selection keeps all tokens whose ascending_key is higher than `key`, and `room`
 /// tokens with this key.
 struct cut {

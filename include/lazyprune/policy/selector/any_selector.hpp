@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include <lazyprune/core/concepts.hpp>
@@ -15,13 +16,15 @@ namespace detail {
 
 struct selector_calls {
   std::size_t (*select)(const void* selector, const candidates& c, std::span<std::uint32_t> kept);
+  std::optional<kept_count> (*foretell)(const void* selector, const candidates& c);
 
   template <class Selector>
   static constexpr selector_calls of() {
     static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");
     return {.select = [](const void* selector, const candidates& c, std::span<std::uint32_t> kept) -> std::size_t {
-      return static_cast<const Selector*>(selector)->select(c, kept);
-    }};
+              return static_cast<const Selector*>(selector)->select(c, kept);
+            },
+            .foretell = [](const void* selector, const candidates& c) { return foretold(*static_cast<const Selector*>(selector), c); }};
   }
 };
 
@@ -33,6 +36,9 @@ class any_selector : public detail::erased_part<detail::selector_calls> {
   using erased_part::erased_part;
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return calls().select(policy(), c, kept); }
+
+  /// How many candidates the selector inside keeps; nullopt if the number depends on the scores, or if that selector does not say.
+  std::optional<kept_count> foretell(const candidates& c) const { return calls().foretell(policy(), c); }
 };
 
 static_assert(token_selector<any_selector>);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
@@ -20,19 +21,29 @@ struct blocks {
   positive size = 16;  // vLLM's default page
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
-    const std::size_t n = c.positions.size();
-    const auto end_of = [&](std::size_t begin) {
-      const std::size_t page = c.positions[begin] / size;
-      std::size_t end = begin + 1;
-      while (end < n && c.positions[end] / size == page) ++end;
-      return end;
-    };
+    const auto end_of = [&](std::size_t begin) { return end_of_page(c.positions, begin); };
     const auto key_of = [&](std::size_t begin, std::size_t end) {
       std::uint32_t key = 0;
       for (std::size_t i = begin; i < end; ++i) key = std::max(key, detail::ascending_key(c.scores[i]));
       return key;
     };
-    return detail::best_groups(n, c.keep, kept, end_of, key_of);
+    return detail::best_groups(c.positions.size(), c.keep, kept, end_of, key_of);
+  }
+
+  /// Known if all pages without a required token have the same number of candidates.
+  std::optional<kept_count> foretell(const candidates& c) const {
+    kept_count count{.required = 0, .group = 0, .page = size};
+    for (std::size_t begin = 0, end; begin < c.positions.size(); begin = end) {
+      end = end_of_page(c.positions, begin);
+      if (detail::required_of(c.scores.subspan(begin, end - begin)) > 0)
+        count.required += end - begin;
+      else if (count.group == 0)
+        count.group = end - begin;
+      else if (count.group != end - begin)
+        return std::nullopt;
+    }
+    if (count.group == 0) count.group = 1;
+    return count;
   }
 
   template <class Visitor>
@@ -41,6 +52,14 @@ struct blocks {
   }
 
   friend bool operator==(const blocks&, const blocks&) = default;
+
+ private:
+  std::size_t end_of_page(std::span<const position> positions, std::size_t begin) const {
+    const std::size_t page = positions[begin] / size;
+    std::size_t end = begin + 1;
+    while (end < positions.size() && positions[end] / size == page) ++end;
+    return end;
+  }
 };
 
 static_assert(token_selector<blocks>);

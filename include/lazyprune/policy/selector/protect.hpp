@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <lazyprune/core/concepts.hpp>
@@ -30,7 +31,15 @@ struct protect {
   explicit protect(Selector inner, std::size_t first_tokens = 0, std::size_t last_tokens = 0, position_spans places = {})
       : selector(std::move(inner)), first(first_tokens), last(last_tokens), spans(std::move(places)) {}
 
-  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return selector.select(with_required(c), kept); }
+
+  std::optional<kept_count> foretell(const candidates& c) const { return foretold(selector, with_required(c)); }
+
+  friend bool operator==(const protect&, const protect&) = default;
+
+ private:
+  /// The candidates for the inner selector. Sets the scores of the newly required ones to +inf.
+  candidates with_required(const candidates& c) const {
     constexpr float inf = std::numeric_limits<float>::infinity();
     const position query = c.positions.back();
     double required_mass = c.required_mass;
@@ -46,10 +55,8 @@ struct protect {
     candidates all = c;
     all.keep = std::max(c.keep, static_cast<std::size_t>(std::ranges::count_if(c.scores, [](float s) { return s == inf; })));
     all.required_mass = static_cast<float>(std::min<double>(required_mass, std::numeric_limits<float>::max()));
-    return selector.select(all, kept);
+    return all;
   }
-
-  friend bool operator==(const protect&, const protect&) = default;
 };
 
 }  // namespace v0

@@ -2,6 +2,7 @@
 // The paper's selector (section 3.2, by percentile): keeps the tokens with the highest scores, and the later positions among equal scores.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
@@ -15,6 +16,8 @@ struct top_k {
   static constexpr std::string_view name = "top_k";
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return detail::best(c.scores, c.keep, kept); }
+
+  std::optional<kept_count> foretell(const candidates& c) const { return kept_count{.required = detail::required_of(c.scores)}; }
 
   template <class Visitor>
   void describe(Visitor&) {}

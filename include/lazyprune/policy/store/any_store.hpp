@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include <lazyprune/core/concepts.hpp>
@@ -16,6 +17,7 @@ namespace detail {
 struct store_calls {
   std::size_t (*admit)(const void* store, const stored_rows& rows, std::span<std::uint32_t> kept);
   bool (*for_good)(const void* store);
+  std::optional<bool> (*admits_all)(const void* store);
 
   template <class Store>
   static constexpr store_calls of() {
@@ -23,7 +25,8 @@ struct store_calls {
     return {.admit = [](const void* store, const stored_rows& rows, std::span<std::uint32_t> kept) -> std::size_t {
               return static_cast<const Store*>(store)->admit(rows, kept);
             },
-            .for_good = [](const void* store) { return drops_for_good(*static_cast<const Store*>(store)); }};
+            .for_good = [](const void* store) { return drops_for_good(*static_cast<const Store*>(store)); },
+            .admits_all = [](const void* store) { return lazyprune::admits_all(*static_cast<const Store*>(store)); }};
   }
 };
 
@@ -39,6 +42,9 @@ class any_store : public detail::erased_part<detail::store_calls> {
 
   /// Returns whether dropped tokens are missing from every later plan.
   bool for_good() const { return calls().for_good(policy()); }
+
+  /// true if the store inside admits every row, false if it admits only rows that must stay; nullopt if this depends on the rows.
+  std::optional<bool> admits_all() const { return calls().admits_all(policy()); }
 };
 
 static_assert(aux_store<any_store>);

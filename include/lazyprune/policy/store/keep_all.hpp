@@ -12,6 +12,7 @@ inline namespace v0 {
 
 struct keep_all {
   static constexpr std::string_view name = "keep_all";
+  static constexpr bool admits_all = true;
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const {
     const std::size_t n = rows.scores.size();
