@@ -44,6 +44,13 @@ struct candidates {
                                         // counts if it is finite, and the other scores count if they are finite and positive
 };
 
+/// The standing of an active token in a selection, before its score is known. Arrays of it can be copied to a device as they are.
+enum class candidacy : std::uint32_t {
+  open,      // its score decides
+  required,  // it stays
+  excluded,  // it cannot go on, because its hidden state is gone
+};
+
 /// How many candidates a selector keeps, if this number does not depend on their scores.
 struct kept_count {
   std::size_t required;   // candidates that stay, whatever the scores

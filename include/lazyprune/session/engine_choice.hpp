@@ -22,13 +22,6 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What the rules say of an active token before its score is known.
-enum class candidacy : std::uint8_t {
-  open,      // its score decides
-  required,  // it stays
-  excluded,  // it cannot go on, because its hidden state is gone
-};
-
 /// How many of the active tokens of the entered layer go on.
 struct selection_quota {
   std::size_t count;         // tokens that go on, the required ones included

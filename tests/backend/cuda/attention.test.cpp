@@ -14,6 +14,8 @@
 #include <backend/on_rows.hpp>
 #include <backend/samples.hpp>
 #include <fault.hpp>
+#include <lazyprune/backend/cuda/row_products.cuh>
+#include <lazyprune/backend/cuda/selection.cuh>
 #include <tested_device.hpp>
 
 #include "../../test_data.hpp"
@@ -77,7 +79,7 @@ struct budget {
 std::map<std::string, budget> budgets() {
   std::map<std::string, budget> all;
   const std::regex line("\n/// budget ([^:\n]+): (\\d+) registers, (\\d+) bytes of shared memory, (\\d+) blocks? of (\\d+) threads(?=\n)");
-  for (const char* name : {"attention.cuh", "elementwise.cuh", "row_products.cuh"}) {
+  for (const char* name : {"attention.cuh", "elementwise.cuh", "row_products.cuh", "selection.cuh"}) {
     const std::string text = read_text(source_dir() / "include/lazyprune/backend/cuda" / name);
     for (std::sregex_iterator m(text.begin(), text.end(), line), end; m != end; ++m) {
       const auto number = [&](std::size_t i) -> std::size_t { return std::stoull((*m)[i]); };
@@ -120,7 +122,9 @@ TEST_CASE("launches ask for the shared memory that the budgets state, and as man
   check_budgets<64>(all);
   check_budgets<128>(all);
   check_budgets<256>(all);
-  CHECK(all.size() == 27);
+  CHECK(all.size() == 28);
+  CHECK(all.at("choose_tokens").shared_bytes == device::selection_block::shared_bytes);
+  CHECK(all.at("choose_tokens").threads == device::selection_block::most_threads);
   CHECK(all.at("join_splits").shared_bytes == device::split_join::shared_bytes);
   CHECK(all.at("join_splits").threads == device::split_join::threads);
   for (const std::string rows : {"1", "2", "4"})

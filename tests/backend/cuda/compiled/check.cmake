@@ -15,7 +15,7 @@ endif()
 # pattern that matches counts. The last pattern is empty and matches every kernel.
 set(budgets "")
 set(others "")
-foreach(file IN ITEMS attention.cuh elementwise.cuh row_products.cuh)
+foreach(file IN ITEMS attention.cuh elementwise.cuh row_products.cuh selection.cuh)
   file(STRINGS ${ROOT}/include/lazyprune/backend/cuda/${file} lines REGEX "^/// budget ")
   foreach(line IN LISTS lines)
     if(NOT line MATCHES "^/// budget ([^:]+): ([0-9]+) registers, [0-9]+ bytes of shared memory, [0-9]+ blocks? of [0-9]+ threads$")
