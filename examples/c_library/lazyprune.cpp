@@ -27,6 +27,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 struct lazyprune_registry {
@@ -82,6 +83,8 @@ static_assert(static_cast<int>(evidence_kind::none) == LAZYPRUNE_NOTHING &&
               static_cast<int>(evidence_kind::values) == LAZYPRUNE_VALUES && static_cast<int>(evidence_kind::hidden) == LAZYPRUNE_HIDDEN &&
               static_cast<int>(evidence_kind::ids) == LAZYPRUNE_IDS && static_cast<int>(evidence_kind::probes) == LAZYPRUNE_PROBES);
 static_assert(static_cast<int>(head_reduction::mean) + 1 == LAZYPRUNE_MEAN && static_cast<int>(head_reduction::max) + 1 == LAZYPRUNE_MAX);
+static_assert(sizeof(candidacy) == sizeof(uint32_t) && static_cast<int>(candidacy::open) == LAZYPRUNE_OPEN &&
+              static_cast<int>(candidacy::required) == LAZYPRUNE_REQUIRED && static_cast<int>(candidacy::excluded) == LAZYPRUNE_EXCLUDED);
 static_assert(everything == LAZYPRUNE_EVERYTHING && all_with_keys == LAZYPRUNE_ALL_WITH_KEYS);
 
 uint32_t read_of_heads(std::optional<head_reduction> reduction) {
@@ -404,8 +407,9 @@ struct every_token_if_failed {
     for (std::size_t i = 0; i < c.scores.size(); ++i) kept[i] = static_cast<std::uint32_t>(i);
     return c.scores.size();
   }
+  std::optional<kept_count> foretell(const candidates& c) const { return selector.foretell(c); }
 };
-static_assert(token_selector<every_token_if_failed>);
+static_assert(foretelling_selector<every_token_if_failed>);
 
 /// Runs work that may call the caller's callbacks. If a callback fails, marks the step as broken and throws the callback's failure.
 template <class Work>
@@ -642,15 +646,27 @@ probe_view probes_of(lazyprune_session& s, const lazyprune_evidence& e) {
   return {s.probed.data(), count, active, plan.active};
 }
 
-evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
+/// The evidence of a layer, or the tokens that the engine chose.
+using shown_by_engine = std::variant<evidence, chosen_tokens>;
+
+/// Returns the engine's choice. Throws `error` if it is wrong.
+chosen_tokens choice_of(lazyprune_session& s, const lazyprune_evidence& e) {
+  if (!s.step->quota()) report_error(error("evidence", "chosen", "null, as the plan's quota of 0 says", "a kept set"));
+  if (!e.chosen) wrong("evidence: chosen", "a pointer to indices", "null");
+  const std::size_t active = s.inside->active.size();
+  const chosen_tokens chosen{{e.chosen, e.chosen_count}, {e.chosen_scores, e.chosen_scores ? active : 0}};
+  s.step->check(chosen);
+  return chosen;
+}
+
+shown_by_engine read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
   const evidence_kind wanted = s.step->wants();
   if (wanted == evidence_kind::none) return {};
   const auto expected = [&] { return kind_name(static_cast<uint32_t>(wanted)) + ", as the plan wants"; };
   if (!pointer) wrong("evidence", expected(), "null");
   const lazyprune_evidence e = read(pointer, "evidence");
   if (e.kind != static_cast<uint32_t>(wanted)) wrong("evidence", expected(), kind_name(e.kind));
-  if (e.chosen || e.chosen_count > 0 || e.chosen_scores)
-    report_error(error("evidence", "chosen", "null, as the plan's quota of 0 says", "a kept set", error_code::unsupported));
+  if (e.chosen || e.chosen_count > 0 || e.chosen_scores) return choice_of(s, e);
   const layer_plan& plan = *s.inside;
   const std::string active = std::to_string(plan.active.size());
   const auto heads_shape = [&] {
@@ -660,11 +676,11 @@ evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) 
     case evidence_kind::none:
       break;
     case evidence_kind::attention:
-      return probabilities_of(s, e, 1).query(0);
+      return evidence(probabilities_of(s, e, 1).query(0));
     case evidence_kind::window:
       if (e.queries != s.step->window())
         wrong("evidence: queries", std::to_string(s.step->window()) + ", as the plan's window says", std::to_string(e.queries));
-      return probabilities_of(s, e, e.queries);
+      return evidence(probabilities_of(s, e, e.queries));
     case evidence_kind::keys:
       require_data(e.data, "evidence: data");
       check_size(e.kv_heads, "evidence: kv_heads");
@@ -672,28 +688,28 @@ evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) 
       not_below(e.stride, e.kv_heads * e.head_dim, "evidence: stride");
       check_rows({e.data, e.data_count, plan.active.size(), e.kv_heads * e.head_dim, e.stride}, plan.active, "evidence: data",
                  heads_shape());
-      return key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active};
+      return evidence(key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active});
     case evidence_kind::values:
       require_data(e.values, "evidence: values");
       check_heads(e);
       not_below(e.values_stride, e.kv_heads * e.head_dim, "evidence: values_stride");
       check_rows({e.values, e.values_count, plan.active.size(), e.kv_heads * e.head_dim, e.values_stride}, plan.active, "evidence: values",
                  heads_shape());
-      return value_view{probabilities_of(s, e, 1).query(0), e.values, e.kv_heads, e.head_dim, e.values_stride};
+      return evidence(value_view{probabilities_of(s, e, 1).query(0), e.values, e.kv_heads, e.head_dim, e.values_stride});
     case evidence_kind::hidden:
       require_data(e.data, "evidence: data");
       not_below(e.hidden, 1, "evidence: hidden");
       not_below(e.stride, e.hidden, "evidence: stride");
       check_rows({e.data, e.data_count, plan.rows.size(), e.hidden, e.stride}, plan.rows, "evidence: data",
                  "rows " + std::to_string(plan.rows.size()) + " x hidden " + std::to_string(e.hidden));
-      return hidden_view{e.data, e.hidden, e.stride, plan.rows, plan.active};
+      return evidence(hidden_view{e.data, e.hidden, e.stride, plan.rows, plan.active});
     case evidence_kind::ids:
       require_data(e.ids, "evidence: ids");
       if (e.ids_count != s.session.known())
         wrong("evidence: ids_count", std::to_string(s.session.known()) + ", one for each known token", std::to_string(e.ids_count));
-      return id_view{{e.ids, e.ids_count}, plan.active};
+      return evidence(id_view{{e.ids, e.ids_count}, plan.active});
     case evidence_kind::probes:
-      return probes_of(s, e);
+      return evidence(probes_of(s, e));
   }
   return {};
 }
@@ -919,6 +935,12 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     all.probes = session->probes.empty() ? nullptr : session->probes.data();
     all.probes_count = session->probes.size();
     all.probe_rows = session->probes.empty() ? 0 : step.window();
+    if (const auto quota = step.quota()) {
+      all.quota = quota->count;
+      all.quota_page = static_cast<uint32_t>(std::min<std::size_t>(quota->page, UINT32_MAX));
+      all.needs_scores = quota->needs_scores ? 1 : 0;
+      all.row_is_score = quota->row_is_score ? 1 : 0;
+    }
     to.fill(all);
   });
 }
@@ -932,13 +954,44 @@ lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t s
   });
 }
 
+lazyprune_status lazyprune_step_standing(lazyprune_session* session, uint32_t* standing, size_t room) {
+  return guarded([&] {
+    step<any_session>& step = step_of(session, "standing");
+    given(standing, "standing");
+    std::vector<candidacy> all(session->inside ? session->inside->active.size() : 0);
+    if (!step.quota(all)) report_error(error("session", "standing", "a layer with a quota", "none", error_code::wrong_order));
+    not_below(room, all.size(), "room");
+    std::memcpy(standing, all.data(), all.size() * sizeof(uint32_t));
+  });
+}
+
+lazyprune_status lazyprune_step_counts(lazyprune_session* session, lazyprune_layer_counts* counts, size_t room, size_t* count) {
+  return guarded([&] {
+    step<any_session>& step = step_of(session, "counts");
+    if (room > 0) given(counts, "counts");
+    given(count, "count");
+    std::vector<layer_counts> all(std::min<std::size_t>(room, step.layers()));
+    asking(*session, [&] { *count = step.counts(all); });
+    for (std::size_t i = 0; i < std::min(*count, all.size()); ++i)
+      counts[i] = {all[i].layer, all[i].chooses ? 1u : 0u, all[i].active, all[i].output_rows, all[i].kept};
+  });
+}
+
+lazyprune_status lazyprune_step_slots(const lazyprune_session* session, uint32_t* slots, size_t count) {
+  return guarded([&] {
+    if (count > 0) given(slots, "slots");
+    if (!given(session, "session").step) report_error(error("session", "slots", "a step that was begun", "none", error_code::wrong_order));
+    for (std::size_t i = 0; i < count; ++i) slots[i] = session->step->slot_after(i);
+  });
+}
+
 lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* shown, lazyprune_spills* out) {
   return guarded([&] {
     step<any_session>& step = step_of(session, "leave");
     if (!session->inside) report_error(error("session", "leave", "a layer that was entered", "none", error_code::wrong_order));
     const written to(out, "out");
-    const evidence seen = read_evidence(*session, shown);
-    asking(*session, [&] { step.leave(seen); });
+    const shown_by_engine seen = read_evidence(*session, shown);
+    asking(*session, [&] { std::visit([&](const auto& what) { step.leave(what); }, seen); });
     session->inside = nullptr;
     ++session->next;
     to.fill({0, step.margin(), reinterpret_cast<const lazyprune_spill*>(step.spills().data()), step.spills().size()});

@@ -27,6 +27,7 @@ PREFILL, DECODE = 0, 1
 EMBEDDING, CARRIED, STORED, WAITING = range(4)
 NOTHING, ATTENTION, WINDOW, KEYS, VALUES, HIDDEN, IDS, PROBES = range(8)
 EACH, MEAN, MAX = range(3)
+OPEN, REQUIRED, EXCLUDED = range(3)
 LAST = 0  # over the queries of a probe: LAST, MEAN or MAX
 EVERYTHING = ctypes.c_size_t(-1).value
 ALL_WITH_KEYS = EVERYTHING - 1
@@ -149,7 +150,7 @@ class _Plan(Sized):
         ("struct_size", c_uint32), ("layer", c_uint32), ("active", c_void_p), ("active_count", c_size_t), ("rows", c_void_p),
         ("sources", c_void_p), ("rows_count", c_size_t), ("finish", c_size_t), ("wants", c_uint32), ("window", c_uint32),
         ("over_heads", c_uint32), ("reserved", c_uint32), ("probes", c_void_p), ("probes_count", c_size_t), ("probe_rows", c_size_t),
-        ("quota", c_size_t),
+        ("quota", c_size_t), ("quota_page", c_uint32), ("needs_scores", c_uint32), ("row_is_score", c_uint32), ("reserved2", c_uint32),
     ]
 
 
@@ -269,6 +270,8 @@ class _Filling:
         count = int(np.prod(shape))
         self.out[name] = address if count else None
         if name == "chosen_scores":
+            if count != len(self.plan.active):
+                raise _wrong(place, f"{len(self.plan.active)}, one for each active token", count)
             return
         self.set(name + "_count", count, name)
         if len(shape) > 1:
@@ -316,6 +319,8 @@ class Plan:
     over_heads: int  # for ATTENTION and WINDOW: whether the scorer reads EACH head, their MEAN or their MAX
     probes: np.ndarray  # for PROBES, as PROBE: the heads whose attention the scorer reads, and how it is reduced over the queries; else empty
     probe_rows: int  # for PROBES: the number of queries, which are the last rows
+    quota: int = 0  # how many active tokens go on, if the engine may choose them (the field `chosen` of leave); else 0
+    quota_page: int = 1  # if there is a quota: 1, or the number of positions in a page; then whole pages go on
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -428,6 +433,7 @@ _CALLS = {
     "step_check": [c_void_p, POINTER(_Request)],
     "step_begin": [c_void_p, POINTER(_Request), POINTER(c_uint32)],
     "step_enter": [c_void_p, c_uint32, POINTER(_Plan)],
+    "step_standing": [c_void_p, POINTER(c_uint32), c_size_t],
     "step_pages": [c_void_p, c_size_t, POINTER(c_uint32), c_size_t, POINTER(c_size_t)],
     "step_leave": [c_void_p, POINTER(_Evidence), POINTER(_Spills)],
     "step_finish": [c_void_p],
@@ -681,7 +687,7 @@ class Session:
         self._plan = Plan(
             p.layer, _copy(p.active, p.active_count, np.uint32), _copy(p.rows, p.rows_count, np.uint32),
             np.ascontiguousarray(sources["origin"]), np.ascontiguousarray(sources["index"]), p.finish, p.wants, p.window, p.over_heads,
-            _copy(p.probes, p.probes_count, PROBE), p.probe_rows,
+            _copy(p.probes, p.probes_count, PROBE), p.probe_rows, p.quota, p.quota_page,
         )
         if self._trace:
             self._trace._enter(self._plan)
@@ -693,6 +699,13 @@ class Session:
         self._call("step_pages", size, None, 0, byref(count))
         out = np.empty(count.value, np.uint32)
         self._call("step_pages", size, out.ctypes.data_as(POINTER(c_uint32)), len(out), byref(count))
+        return out
+
+    def standing(self):
+        """Returns for each active token of the entered layer whether its score decides (OPEN), whether it stays (REQUIRED), or whether it cannot go
+        on (EXCLUDED). Raises Error if the plan has no quota. lazyprune.h has the rules of a choice."""
+        out = np.empty(len(self._plan.active) if self._plan else 1, np.uint32)
+        self._call("step_standing", out.ctypes.data_as(POINTER(c_uint32)), len(out))
         return out
 
     def leave(self, kind=NOTHING, **fields):

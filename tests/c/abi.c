@@ -154,6 +154,17 @@ AT(lazyprune_plan, probes, 72);
 AT(lazyprune_plan, probes_count, 80);
 AT(lazyprune_plan, probe_rows, 88);
 AT(lazyprune_plan, quota, 96);
+AT(lazyprune_plan, quota_page, 104);
+AT(lazyprune_plan, needs_scores, 108);
+AT(lazyprune_plan, row_is_score, 112);
+AT(lazyprune_plan, reserved2, 116);
+
+HOLDS(sizeof(lazyprune_layer_counts) == 32, layer_counts);
+AT(lazyprune_layer_counts, layer, 0);
+AT(lazyprune_layer_counts, chooses, 4);
+AT(lazyprune_layer_counts, active, 8);
+AT(lazyprune_layer_counts, finish, 16);
+AT(lazyprune_layer_counts, kept, 24);
 
 HOLDS(sizeof(lazyprune_spills) >= 24, spills);
 AT(lazyprune_spills, margin, 4);

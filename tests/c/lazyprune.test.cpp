@@ -18,6 +18,7 @@
 #include <lazyprune/registry/make_session.hpp>
 #include "complaint.hpp"
 #include "policies.hpp"
+#include "session/chosen_by_rules.hpp"
 
 using namespace lazyprune;
 using lazyprune_test::complaint_at;
@@ -592,6 +593,105 @@ TEST_CASE("engines may show queries and keys instead of the rows of probes") {
   ok(lazyprune_session_abandon(session.get()));
 }
 
+TEST_CASE("an engine that chooses by itself gets the plans, spills and statistics of one that shows evidence") {
+  for (const char* policy : {"lazyllm --stages 1:0.6,3:0.5", "lazyllm_blocks --stages 2:0.5 --selector blocks:size=4",
+                             "custom --stages 1:0.5,4:0.6 --store none --keep-first 3"}) {
+    CAPTURE(policy);
+    session_handle session = make(policy);
+    lazyprune_session* const s = session.get();
+    any_session expected = make_session(parse_policy(policy), {.layers = layers}, policies());
+    std::size_t choices = 0, ahead = 0;
+    for (std::size_t k = 0; k < 6; ++k) {
+      lazyprune_request request = LAZYPRUNE_REQUEST;
+      request.tokens = k == 0 ? 40 : k == 3 ? 9 : 1;
+      request.phase = k == 0 || k == 3 ? LAZYPRUNE_PREFILL : LAZYPRUNE_DECODE;
+      request.outputs = 1;
+      std::uint32_t depth = 0;
+      ok(lazyprune_step_begin(s, &request, &depth));
+      auto step = expected.begin({request.tokens, static_cast<phase>(request.phase), 1});
+      std::vector<lazyprune_layer_counts> counts(layers);
+      std::vector<std::uint32_t> slots(100);
+      std::size_t told = 0, saved = 0, told_from = 0;
+      for (std::uint32_t l = 0; l < depth; ++l) {
+        lazyprune_plan plan = LAZYPRUNE_PLAN;
+        ok(lazyprune_step_enter(s, l, &plan));
+        const layer_plan& same = step.enter(l);
+        const std::size_t n = plan.active_count;
+        REQUIRE(std::ranges::equal(std::span(plan.active, n), same.active));
+        REQUIRE(std::ranges::equal(std::span(plan.rows, plan.rows_count), same.rows));
+        if (told > 0 && l >= told_from) {
+          const lazyprune_layer_counts& c = counts[l - told_from];
+          REQUIRE(c.layer == l);
+          REQUIRE(c.active == n);
+          REQUIRE(c.active == plan.rows_count);
+          REQUIRE(c.finish == plan.finish);
+          REQUIRE((c.chooses != 0) == (plan.quota != 0));
+          REQUIRE(c.kept == (plan.quota != 0 ? plan.quota : n));
+        }
+        std::vector<float> scores(n);
+        for (std::size_t i = 0; i < n; ++i) scores[i] = static_cast<float>((plan.active[i] * 37 + l * 11 + k * 5) % 16) / 16;
+        lazyprune_evidence shown = LAZYPRUNE_EVIDENCE;
+        lazyprune_spills spills = LAZYPRUNE_SPILLS;
+        std::vector<std::uint32_t> chosen;
+        if (plan.quota != 0) {
+          std::vector<candidacy> standing(n);
+          ok(lazyprune_step_standing(s, reinterpret_cast<std::uint32_t*>(standing.data()), n));
+          chosen =
+              lazyprune_test::chosen_by_rules(scores, std::span(plan.active, n), standing, {.count = plan.quota, .page = plan.quota_page});
+          shown.kind = plan.wants;
+          shown.chosen = chosen.data();
+          shown.chosen_count = chosen.size();
+          shown.chosen_scores = scores.data();
+          ++choices;
+          if (told == 0) {
+            ok(lazyprune_step_counts(s, counts.data(), counts.size(), &told));
+            told_from = l + 1;
+            ahead += told;
+            if (told > 0) ok(lazyprune_step_slots(s, slots.data(), slots.size()));
+          }
+        }
+        ok(lazyprune_step_leave(s, &shown, &spills));
+        step.leave(evidence(attention_view{scores.data(), 1, n, same.active}));
+        REQUIRE(spills.count == step.spills().size());
+        for (std::size_t i = 0; i < spills.count; ++i) {
+          REQUIRE(spills.items[i].row == step.spills()[i].row);
+          REQUIRE(spills.items[i].slot == step.spills()[i].slot);
+          if (told > 0) REQUIRE(spills.items[i].slot == slots.at(saved++));
+        }
+        REQUIRE((spills.margin == step.margin() || (std::isnan(spills.margin) && std::isnan(step.margin()))));
+      }
+      ok(lazyprune_step_finish(s));
+      step.finish();
+    }
+    CHECK(choices >= 6);
+    CHECK(ahead > 0);
+    lazyprune_statistics cost = LAZYPRUNE_STATISTICS;
+    ok(lazyprune_session_get_statistics(s, &cost));
+    CHECK(cost.rows == expected.stats().rows);
+    CHECK(cost.revived == expected.stats().revived);
+  }
+}
+
+TEST_CASE("standing, counts and slots are refused outside a step or a layer") {
+  session_handle session = make("lazyllm --stages 2:0.5");
+  lazyprune_session* const s = session.get();
+  std::uint32_t number = 0;
+  std::size_t count = 0;
+  lazyprune_layer_counts counts{};
+  CHECK(said(lazyprune_step_standing(s, &number, 1)) == complaint_at("session: standing", {}, LAZYPRUNE_WRONG_ORDER));
+  CHECK(said(lazyprune_step_counts(s, &counts, 1, &count)) == complaint_at("session: counts", {}, LAZYPRUNE_WRONG_ORDER));
+  CHECK(said(lazyprune_step_slots(s, &number, 1)) == complaint_at("session: slots", {}, LAZYPRUNE_WRONG_ORDER));
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = 4;
+  request.outputs = 1;
+  ok(lazyprune_step_begin(s, &request, &number));
+  CHECK(said(lazyprune_step_standing(s, &number, 1)) == complaint_at("session: standing", {"quota"}, LAZYPRUNE_WRONG_ORDER));
+  ok(lazyprune_step_counts(s, nullptr, 0, &count));
+  CHECK(count == 0);
+  CHECK(said(lazyprune_step_counts(s, nullptr, 1, &count)) == complaint_at("counts", {"null"}));
+  CHECK(said(lazyprune_step_slots(s, nullptr, 1)) == complaint_at("slots", {"null"}));
+}
+
 TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   session_handle session = make("lazyllm --stages 2:0.5");
   lazyprune_session* const s = session.get();
@@ -658,9 +758,27 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
         complaint_at("evidence: data", {"queries 1 x heads 4 x active 8", "4 rows of 8 numbers, 32 apart", ", found 32"}));
   CHECK(leave([](auto& e) { e.data_count = 32, e.stride = SIZE_MAX; }) == complaint_at("evidence: data", {"queries 1 x heads 4 x "}));
   const std::uint32_t set[] = {0, 7};
-  CHECK(leave([&](auto& e) { e.chosen = set, e.chosen_count = 2; }) ==
-        complaint_at("evidence: chosen", {"null", "quota of 0"}, LAZYPRUNE_UNSUPPORTED));
-  CHECK(plan.quota == 0);
+  CHECK(plan.quota == 4);
+  CHECK(plan.quota_page == 1);
+  CHECK(plan.needs_scores == 0);
+  CHECK(plan.row_is_score == 1);
+  const std::uint32_t torn[] = {0, 2, 2, 7}, far[] = {0, 1, 2, 8}, without_query[] = {0, 1, 2, 3};
+  CHECK(leave([&](auto& e) { e.chosen = set, e.chosen_count = 2; }) == complaint_at("session: leave", {"4", ", found 2"}));
+  CHECK(leave([&](auto& e) { e.chosen = torn, e.chosen_count = 4; }) == complaint_at("session: leave", {"ascending", "2 after 2"}));
+  CHECK(leave([&](auto& e) { e.chosen = far, e.chosen_count = 4; }) == complaint_at("session: leave", {"below 8", ", found 8"}));
+  CHECK(leave([&](auto& e) { e.chosen = without_query, e.chosen_count = 4; }) ==
+        complaint_at("session: leave", {"required", "position 7"}));
+  CHECK(leave([&](auto& e) { e.chosen_count = 4; }) == complaint_at("evidence: chosen", {", found null"}));
+  CHECK(leave([&](auto& e) { e.chosen_scores = numbers.data(); }) == complaint_at("evidence: chosen", {", found null"}));
+  std::vector<float> not_finite(8);
+  not_finite[5] = NAN;
+  const std::uint32_t last_four[] = {4, 5, 6, 7};
+  CHECK(leave([&](auto& e) { e.chosen = last_four, e.chosen_count = 4, e.chosen_scores = not_finite.data(); }) ==
+        complaint_at("session: leave", {"finite", "position 5"}));
+  std::vector<std::uint32_t> standing(8, 77);
+  CHECK(said(lazyprune_step_standing(s, standing.data(), 7)) == complaint_at("room", {"least 8", ", found 7"}));
+  ok(lazyprune_step_standing(s, standing.data(), 8));
+  CHECK(standing == std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0, 0, LAZYPRUNE_REQUIRED});
   CHECK(plan.probes == nullptr);
   CHECK(plan.probes_count == 0);
   CHECK(plan.probe_rows == 0);

@@ -174,6 +174,8 @@ def main():
     other.enter(0)
     other.leave()
     plan = other.enter(1)
+    expect((plan.quota, plan.quota_page) == (3, 1), "an engine may choose 3 of 6 tokens")
+    expect(other.standing().tolist() == [lp.OPEN] * 5 + [lp.REQUIRED], "only the query token is required")
     expect(plan.over_heads == lp.MEAN, "the mean over the heads is all that the scorer reads")
     fails(1, "evidence", lambda: other.leave(lp.KEYS), "attention", "keys")
     n = len(plan.active)
@@ -213,9 +215,11 @@ def main():
             {"query": np.ones((2, 2), np.float32), "keys": np.ones((n, 1, 3), np.float32)},
         ("evidence: data", "NaN", "position 3", "head 1"):
             {"data": np.where(np.arange(2 * n).reshape(2, n) == n + 3, np.float32(np.nan), good)},
-        ("evidence: chosen", "null", "quota of 0"): {"data": good, "chosen": [0, 5]},
+        ("session: leave", "3", "found 2"): {"chosen": [0, 5]},
+        ("session: leave", "required", "position 5"): {"chosen": [0, 1, 2]},
+        ("evidence: chosen_scores", "6", "found 5"): {"chosen": [0, 1, 5], "chosen_scores": np.ones(5, np.float32)},
     }.items():
-        fails(5 if "chosen" in fields else 1, place, lambda: other.leave(lp.ATTENTION, **fields), *values)
+        fails(1, place, lambda: other.leave(lp.ATTENTION, **fields), *values)
     try:
         other.leave(lp.ATTENTION, attention=good)
     except TypeError as fault:
@@ -234,6 +238,8 @@ def main():
         {"data": (ctypes.c_float * n)(), "stride": n, "heads": 1},
         {"data": good[None]},
         {"query": np.ones((2, 2), np.float32), "keys": np.ones((n, 1, 2), np.float32)},
+        {"chosen": [0, 2, 5]},
+        {"chosen": [1, 4, 5], "chosen_scores": np.arange(n, dtype=np.float32)},
         {"query": np.ones((1, 2, 2), np.float32), "keys": np.ones((9, 1, 2), np.float32), "key_slots": np.arange(n)[::-1]},
     ):
         fork = library.session("lazyllm --stages 2:0.5", LAYERS)

@@ -173,9 +173,10 @@ typedef struct lazyprune_evidence {
   size_t keys_stride;        /* between slots; 0: kv_heads * head_dim */
   const uint32_t* key_slots; /* (active) the slot of each active token's key; null: active token i is in slot i */
   size_t key_slots_count;
-  /* Reserved for later versions: engines that select on their device will pass a kept set instead of `data`. `chosen` (chosen_count) holds
-     plan.quota indices into plan.active, ascending. `chosen_scores` (active) holds the scores that they were chosen by. In this version
-     plan.quota is 0, and passing a kept set is UNSUPPORTED. */
+  /* For engines that choose the tokens themselves, for example on their device. Such an engine passes these three members in the place of
+     `data`, if plan.quota is not 0. `chosen` (chosen_count) holds plan.quota indices into plan.active, ascending. `chosen_scores` (active)
+     holds the scores that they were chosen by, all finite. It may be null unless plan.needs_scores is set. Without it, `margin` is NaN, and
+     dropped tokens have the score 0. See lazyprune_step_standing for the rules of a choice. */
   const uint32_t* chosen;
   size_t chosen_count;
   const float* chosen_scores;
@@ -445,18 +446,55 @@ typedef struct lazyprune_plan {
   const lazyprune_probe* probes;
   size_t probes_count;
   size_t probe_rows;
-  /* Reserved for later versions; 0 in this one. The number of active tokens that go on, if an engine may choose them on its device
-     (evidence.chosen). */
+  /* The number of active tokens that go on, the required ones included, if the engine may choose them (evidence.chosen). 0: the engine must
+     show evidence, or nothing is decided. The engine must show evidence if the number depends on scores, or if the scorer gathers evidence
+     at every layer. */
   size_t quota;
+  uint32_t quota_page;   /* if there is a quota: 1, or the number of positions in a page; then whole pages go on */
+  uint32_t needs_scores; /* not 0: evidence.chosen_scores is required, because the store ranks dropped tokens by them */
+  uint32_t row_is_score; /* not 0: the score of a token is its number in the evidence, reduced over the heads as `over_heads` says. 0: an
+                            engine that chooses must know the policy's scorer */
+  uint32_t reserved2;
 } lazyprune_plan;
 #define LAZYPRUNE_PLAN \
-  { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0 }
+  { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
 LAZYPRUNE_API lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer, lazyprune_plan* out);
 
 /* Finds the pages that hold an active token of the entered layer. A page has `size` positions. Writes at most `room` page numbers,
    ascending. `count` is the number of all such pages. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t size, uint32_t* pages, size_t room,
                                                     size_t* count);
+
+/* The standing of an active token in the choice after the entered layer. */
+enum {
+  LAZYPRUNE_OPEN = 0,     /* its score decides */
+  LAZYPRUNE_REQUIRED = 1, /* it stays */
+  LAZYPRUNE_EXCLUDED = 2  /* it cannot go on, because its hidden state is gone */
+};
+/* Writes the standing of each active token of the entered layer (active), if plan.quota is not 0. `room` must be at least
+   plan.active_count. An engine that chooses ranks the open tokens by score. NaN is the lowest score. Of equal scores the later position
+   wins. With pages, the score of a page is the highest score of its tokens, and all pages with a required token stay. The best tokens or
+   pages go on, until plan.quota tokens stay. The library checks the number of tokens, their order, and that no required token is missing;
+   it cannot check the scores. */
+LAZYPRUNE_API lazyprune_status lazyprune_step_standing(lazyprune_session* session, uint32_t* standing, size_t room);
+
+/* A layer that follows a choice, before the choice is known. This struct never changes. */
+typedef struct lazyprune_layer_counts {
+  uint32_t layer;
+  uint32_t chooses; /* not 0: the engine chooses after this layer, too */
+  size_t active;    /* active tokens; all of them are rows */
+  size_t finish;    /* as in lazyprune_plan */
+  size_t kept;      /* the tokens that go on */
+} lazyprune_layer_counts;
+/* Writes the counts of the layers after the entered one (at most `room`), and to `count` for how many layers they are known. They are known
+   for prompts under schedules such as stages, and the stores keep_all and none, if plan.quota is not 0. An engine can then start the work
+   of all these layers before its device has chosen. Later it reads the choices back, leaves this layer with the first one, and enters and
+   leaves the other layers in order. */
+LAZYPRUNE_API lazyprune_status lazyprune_step_counts(lazyprune_session* session, lazyprune_layer_counts* counts, size_t room,
+                                                     size_t* count);
+/* Writes the slots of the aux store that the next `count` rows get which are dropped in these layers: layer by layer, in the order of the
+   positions. Under the store none, no row gets a slot. */
+LAZYPRUNE_API lazyprune_status lazyprune_step_slots(const lazyprune_session* session, uint32_t* slots, size_t count);
 
 /* `items` is valid until the next lazyprune_step_enter. */
 typedef struct lazyprune_spills {
