@@ -940,6 +940,7 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
       all.quota_page = static_cast<uint32_t>(std::min<std::size_t>(quota->page, UINT32_MAX));
       all.needs_scores = quota->needs_scores ? 1 : 0;
       all.row_is_score = quota->row_is_score ? 1 : 0;
+      all.stores_dropped = quota->stores_dropped ? 1 : 0;
     }
     to.fill(all);
   });

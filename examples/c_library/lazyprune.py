@@ -150,7 +150,7 @@ class _Plan(Sized):
         ("struct_size", c_uint32), ("layer", c_uint32), ("active", c_void_p), ("active_count", c_size_t), ("rows", c_void_p),
         ("sources", c_void_p), ("rows_count", c_size_t), ("finish", c_size_t), ("wants", c_uint32), ("window", c_uint32),
         ("over_heads", c_uint32), ("reserved", c_uint32), ("probes", c_void_p), ("probes_count", c_size_t), ("probe_rows", c_size_t),
-        ("quota", c_size_t), ("quota_page", c_uint32), ("needs_scores", c_uint32), ("row_is_score", c_uint32), ("reserved2", c_uint32),
+        ("quota", c_size_t), ("quota_page", c_uint32), ("needs_scores", c_uint32), ("row_is_score", c_uint32), ("stores_dropped", c_uint32),
     ]
 
 

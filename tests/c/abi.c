@@ -157,7 +157,7 @@ AT(lazyprune_plan, quota, 96);
 AT(lazyprune_plan, quota_page, 104);
 AT(lazyprune_plan, needs_scores, 108);
 AT(lazyprune_plan, row_is_score, 112);
-AT(lazyprune_plan, reserved2, 116);
+AT(lazyprune_plan, stores_dropped, 116);
 
 HOLDS(sizeof(lazyprune_layer_counts) == 32, layer_counts);
 AT(lazyprune_layer_counts, layer, 0);

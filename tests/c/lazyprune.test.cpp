@@ -762,6 +762,7 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   CHECK(plan.quota_page == 1);
   CHECK(plan.needs_scores == 0);
   CHECK(plan.row_is_score == 1);
+  CHECK(plan.stores_dropped == 1);
   const std::uint32_t torn[] = {0, 2, 2, 7}, far[] = {0, 1, 2, 8}, without_query[] = {0, 1, 2, 3};
   CHECK(leave([&](auto& e) { e.chosen = set, e.chosen_count = 2; }) == complaint_at("session: leave", {"4", ", found 2"}));
   CHECK(leave([&](auto& e) { e.chosen = torn, e.chosen_count = 4; }) == complaint_at("session: leave", {"ascending", "2 after 2"}));

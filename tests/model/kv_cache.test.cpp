@@ -62,6 +62,46 @@ TEST_CASE("rows are stored in the order in which they are computed; in each laye
   CHECK(cache.bytes() == full);
 }
 
+TEST_CASE("rows can be stored before their tokens are known: the slots are those of put, and the tokens are named later") {
+  reference<float> backend{execution{}};
+  kv_cache<reference<float>> cache(of_shape(1, 1));
+  const auto put = [&](auto& to, const std::vector<position>& tokens) {
+    const std::vector<float> rows(tokens.begin(), tokens.end());
+    to.put(backend, 0, tokens, {rows.data(), rows.size(), 1, 1}, {rows.data(), rows.size(), 1, 1});
+  };
+  put(cache, {0, 2, 3, 5, 6});
+  cache.forget(std::vector<position>{0, 3});
+  kv_cache<reference<float>> expected = cache, given_up = cache;
+  const std::vector<position> tokens{1, 4, 7};
+  std::vector<std::uint32_t> slots;
+  const std::vector<float> rows(tokens.begin(), tokens.end());
+  const auto put_unnamed = [&](auto& to) {  // in two blocks
+    to.next_slots(0, 3, slots);
+    for (const std::size_t first : {0u, 2u}) {
+      const std::size_t count = first == 0 ? 2 : 1;
+      const rows_view<const float> some{rows.data() + first, count, 1, 1};
+      to.put_unnamed(backend, 0, std::span(slots).subspan(first, count), some, some);
+    }
+  };
+  put_unnamed(cache);
+  cache.name(0, tokens, slots);
+  put(expected, tokens);
+  put(cache, {8, 9});
+  put(expected, {8, 9});
+  CHECK(cache.tokens_of_slots(0) == expected.tokens_of_slots(0));
+  const std::vector<std::uint32_t> all{0, 1, 2, 3, 4, 5, 6, 7};
+  std::vector<float> found(8), wanted(8);
+  backend.read_keys(cache.rows(0), all, found.data());
+  backend.read_keys(expected.rows(0), all, wanted.data());
+  CHECK(found == wanted);
+
+  put_unnamed(given_up);  // the tokens are never named
+  given_up.retain([](layer_id, position) { return true; });
+  put(given_up, tokens);
+  put(given_up, {8, 9});
+  CHECK(given_up.tokens_of_slots(0) == expected.tokens_of_slots(0));
+}
+
 TEST_CASE("tokens that have no row yet are shown in the slots that put gives them") {
   reference<float> backend{execution{}};
   kv_cache<reference<float>> cache(of_shape(1, 1));

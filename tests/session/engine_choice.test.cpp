@@ -388,11 +388,12 @@ TEST_CASE("a wrong choice drops nothing, and finish reports it") {
   {
     half_of_a_prompt p(any_session(policy{last_query_attention{}, stages{{1, 0.5}}, top_k{}, bounded{5}}, {.layers = 3}));
     CHECK(p.step.quota()->needs_scores);
+    CHECK_FALSE(p.step.quota()->stores_dropped);
     CHECK(p.left_with({p.indices, {}}) == at("session: finish", {"20 scores", ", found 0"}));
   }
   {
     half_of_a_prompt p(any_session(lazyllm_blocks(stages{{1, 0.5}}, 5), {.layers = 3}));
-    CHECK(p.step.quota() == selection_quota{.count = 10, .page = 5, .needs_scores = false, .row_is_score = true});
+    CHECK(p.step.quota() == selection_quota{.count = 10, .page = 5, .stores_dropped = true, .needs_scores = false, .row_is_score = true});
     p.indices = {0, 1, 2, 3, 10, 15, 16, 17, 18, 19};
     CHECK(p.left_with({p.indices, p.scores}) == at("session: finish", {"whole pages", "position 4"}));
   }
@@ -499,7 +500,7 @@ TEST_CASE("quota is known only inside a layer, and says whether the attention ro
   std::vector<layer_counts> counts(2);
   CHECK(step.counts(counts) == 0);
   (void)step.enter(0);
-  CHECK(step.quota() == selection_quota{.count = 5, .page = 1, .needs_scores = false, .row_is_score = true});
+  CHECK(step.quota() == selection_quota{.count = 5, .page = 1, .stores_dropped = true, .needs_scores = false, .row_is_score = true});
   CHECK(step.counts({}) == 1);
   REQUIRE(step.counts(counts) == 1);
   CHECK(counts[0] == layer_counts{.layer = 1, .active = 5, .output_rows = 1, .chooses = false, .kept = 5});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lazyprune/backend/cuda/attention.hpp>
+#include <lazyprune/backend/cuda/choices.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
 #include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/lists.hpp>
@@ -98,7 +99,7 @@ class cuda_backend {
 
   /// Returns the bytes of scratch memory on the device.
   std::size_t bytes() const {
-    return products_.bytes() + attention_.bytes() + lists_.bytes() + gated_.bytes() + moved_.bytes() + read_.bytes();
+    return products_.bytes() + attention_.bytes() + choices_.bytes() + lists_.bytes() + gated_.bytes() + moved_.bytes() + read_.bytes();
   }
 
   matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, exact_ ? dtype::f32 : as, upload_); }
@@ -175,6 +176,7 @@ class cuda_backend {
   void reserve(const operation_sizes& most) {
     products_.reserve();
     attention_.reserve(most);
+    choices_.reserve(most.active, most.selections);
     back_.reserve();
     gated_.reserve(most.block * most.gated_outputs);
     moved_.reserve(most.rows * most.columns);
@@ -203,6 +205,23 @@ class cuda_backend {
     assert(first + q.rows <= out.rows() && out.columns() == q.columns);
     attention_.attend(q, kv, what, out.from(first), probe, lists_, back_);
   }
+
+  // The selections of a step, see choosing_backend.
+  void begin_choices(std::span<const position> positions, std::span<const candidacy> standing, std::size_t page,
+                     std::span<const selection_size> sizes) {
+    choices_.begin(positions, standing, page, sizes, lists_);
+  }
+  void choose() { choices_.choose(attention_.probed()); }
+  void store_dropped(rows_view<const float> x, row_store& store, std::span<const std::uint32_t> slots) {
+    store.reserve(slots, kv_type_.value_or(store.type()));
+    choices_.store_dropped(x, store, slots, lists_);
+  }
+  void take_chosen(rows_view<float> x) { choices_.take_chosen(x, moved_.reserve(x.rows * x.columns)); }
+  void rotate_chosen(rows_view<float> x, std::size_t head_dim, std::size_t first, const rope_table& rope) {
+    launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), x.columns / head_dim, head_dim / 2, choices_.positions() + first,
+                  rope.data());
+  }
+  void read_choices(std::vector<made_choice>& out) { choices_.read(out, back_); }
 
   /// The result is the same as that of copying one row after another, in the order of the lists: a source row that an earlier copy has
   /// overwritten is copied with its new numbers. For this, the host finds out from which row each destination finally gets its numbers. If
@@ -354,6 +373,7 @@ class cuda_backend {
   bool exact_;
   device::products products_;
   device::attention_layer attention_;
+  device::choices choices_;
   device::lists lists_;
   device::read_back back_;
   mutable device::weight_upload upload_;
@@ -365,7 +385,7 @@ class cuda_backend {
   std::vector<std::uint32_t> source_of_;  // for copy_rows: the source row of each destination row, or `none`
 };
 
-static_assert(tensor_backend<cuda_backend>);
+static_assert(choosing_backend<cuda_backend>);
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -68,6 +68,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/core/head_reduction.hpp>
@@ -132,7 +133,7 @@ struct attention_rows {
 /// Where `attend` writes the attention probabilities of the last `queries` rows: host memory (queries, heads, active), whose rows are
 /// `stride` floats apart. A token that a row does not see gets 0. If `queries` is 0, `attend` writes no probabilities. If `over_heads` is
 /// set, each query has only one row: (queries, 1, active). This row has the bits that reduce_heads computes from the float probabilities of
-/// all heads.
+/// all heads. A choosing_backend may be given null as `data`, for one query with `over_heads`: the row then stays in the backend's memory.
 struct attention_probe {
   float* data = nullptr;
   std::size_t queries = 0;
@@ -155,9 +156,10 @@ struct operation_sizes {
   std::size_t block;          // rows that are multiplied, rotated or attended at a time
   std::size_t gated_outputs;  // of a gated matrix, both halves
   attention_shape shape;
-  std::size_t active;   // active tokens
-  std::size_t queries;  // probed rows
-  std::size_t read;     // slots whose keys or values are read at a time
+  std::size_t active;          // active tokens
+  std::size_t queries;         // probed rows
+  std::size_t read;            // slots whose keys or values are read at a time
+  std::size_t selections = 0;  // selections of a step that a choosing_backend makes
 };
 
 namespace detail {
@@ -266,6 +268,41 @@ void in_parallel(const B& backend, std::size_t count, const Work& work) {
   else
     for (std::size_t i = 0; i < count; ++i) work(i);
 }
+
+/// The sizes of a selection that a choosing_backend makes: the active tokens, and those that stay.
+struct selection_size {
+  std::size_t active, kept;
+};
+
+/// A selection that a choosing_backend has made. Valid until the next step.
+struct made_choice {
+  std::span<const std::uint32_t> chosen;  // (kept) indices of the active tokens that stay, ascending
+  std::span<const float> scores;          // (active)
+  bool finite;                            // whether all scores are finite
+};
+
+/// A backend that can select tokens in its own memory, so that the host need not wait between the layers of a step. The transformer calls
+/// begin_choices before the first selection. After each layer that selects it calls choose, store_dropped and take_chosen. The scores are
+/// the row that the layer's last attention probe left in the backend's memory.
+///
+///   begin_choices(positions, standing, page, sizes)  begins a step. The lists belong to the active tokens of the first layer that selects
+///   choose()                                         selects by the rules of session/engine_choice.hpp
+///   store_dropped(x, store, slots)                   like store_rows: the rows that were dropped, in the order of their positions
+///   take_chosen(x)                                   moves the rows that were chosen to the front of x
+///   rotate_chosen(x, head_dim, first, rope)          like rotate, for the chosen tokens from `first` on
+///   read_choices(out)                                copies the results of all selections to the host, and waits for them
+template <class B>
+concept choosing_backend = tensor_backend<B> &&
+    requires(B b, std::span<const position> positions, std::span<const candidacy> standing, std::size_t n,
+             std::span<const selection_size> sizes, rows_view<typename B::scalar> x, typename B::row_store& store,
+             const typename B::rope_table& rope, std::vector<made_choice>& out) {
+  b.begin_choices(positions, standing, n, sizes);
+  b.choose();
+  b.store_dropped(x, store, positions);
+  b.take_chosen(x);
+  b.rotate_chosen(x, n, n, rope);
+  b.read_choices(out);
+};
 
 }  // namespace v0
 }  // namespace lazyprune

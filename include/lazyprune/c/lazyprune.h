@@ -454,7 +454,8 @@ typedef struct lazyprune_plan {
   uint32_t needs_scores; /* not 0: evidence.chosen_scores is required, because the store ranks dropped tokens by them */
   uint32_t row_is_score; /* not 0: the score of a token is its number in the evidence, reduced over the heads as `over_heads` says. 0: an
                             engine that chooses must know the policy's scorer */
-  uint32_t reserved2;
+  uint32_t
+      stores_dropped; /* not 0: each dropped row of this layer gets a slot of the aux store. 0: the store keeps none, or it ranks them */
 } lazyprune_plan;
 #define LAZYPRUNE_PLAN \
   { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }

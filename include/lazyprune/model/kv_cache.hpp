@@ -51,6 +51,32 @@ class kv_cache {
     backend.put(at.rows, new_slots_, k, v);
   }
 
+  /// Writes the slots to `out` that `put` would give to the next `count` rows of a layer.
+  void next_slots(layer_id layer, std::size_t count, std::vector<std::uint32_t>& out) {
+    layer_rows& at = layers_[layer];
+    at.find_free();
+    std::size_t free = at.free.size();
+    auto next = static_cast<std::uint32_t>(at.rows.size());
+    out.resize(count);
+    for (std::uint32_t& slot : out) slot = free > 0 ? at.free[--free] : next++;
+  }
+
+  /// Stores `k` and `v` in slots that `next_slots` wrote. The tokens of these rows are not known yet. Call `name` later, before another
+  /// `put`.
+  void put_unnamed(Backend& backend, layer_id layer, std::span<const std::uint32_t> slots, rows_view<const typename Backend::scalar> k,
+                   rows_view<const typename Backend::scalar> v) {
+    backend.put(layers_[layer].rows, slots, k, v);
+  }
+
+  /// Names the tokens, which ascend, of all slots that next_slots wrote for this layer.
+  void name(layer_id layer, std::span<const position> tokens, std::span<const std::uint32_t> slots) {
+    if (tokens.empty()) return;
+    layer_rows& at = layers_[layer];
+    if (at.slots.size() <= tokens.back()) at.slots.resize(tokens.back() + 1, none);
+    for (std::size_t i = 0; i < tokens.size(); ++i) at.slots[tokens[i]] = slots[i];
+    at.free.resize(at.free.size() - std::min(at.free.size(), tokens.size()));
+  }
+
   /// Stores `k` and `v` in the `tokens.size()` slots from `first` on. They must be the next new slots of the layer. If a token is
   /// `free_slot`, its slot stays free. So the rows of a saved cache get their old slots, and attention adds them in the same order.
   void put_back(Backend& backend, layer_id layer, std::size_t first, std::span<const position> tokens,

@@ -69,6 +69,7 @@ class transformer {
   /// Runs all layers of the steps. Returns false if an observer stopped them. See `start` and `finish`.
   bool run(batch steps, bool read_logits_of_all) {
     start(steps);
+    may_queue_ahead_ = steps.size() == 1;
     in_one_team(backend_, [&] {
       while (next_layer()) {
       }
@@ -255,11 +256,116 @@ class transformer {
       enter(*p, l, rows_);
       rows_ += p->count();
     }
+    if constexpr (choosing_backend<Backend>) find_layers_ahead(*running_.front());
     if (rows_ > 0) {
       gather(l, rows_);
       compute(l, rows_);
     }
-    for (batch_item* p : running_) leave(*p, l);
+    if constexpr (choosing_backend<Backend>)
+      if (ahead_.queueing) return queue_layers_ahead(*running_.front());
+    for (batch_item* p : running_) leave(*p, l, [&] { return look(*p); });
+  }
+
+  /// The layers that are queued before the tokens are known that the backend chooses.
+  struct layers_ahead {
+    bool queueing = false;                            // from the layer that makes the first choice on
+    bool unnamed = false;                             // from the layer after it on: tokens are known only by their order
+    selection_quota quota{};                          // of the first choice
+    std::vector<candidacy> standing{};                // (active) of the first layer
+    std::vector<layer_counts> counts{};               // of the layers after it
+    std::vector<selection_size> sizes{};              // of all selections
+    std::vector<std::vector<std::uint32_t>> slots{};  // (counts): the slots of each layer's keys and values
+    std::vector<position> order{};                    // 0, 1, 2, ...: stand for the positions
+    std::vector<std::uint32_t> stored{};              // the slots of the rows that a layer drops
+    std::vector<made_choice> made{};
+  };
+
+  /// Finds out whether the backend can choose the tokens after the entered layer and compute all later layers without a stop of the host.
+  /// The scorer must rank tokens by one row of attention. All active tokens must be rows, and all counts must be known (step::counts).
+  void find_layers_ahead(const batch_item& p) {
+    const layer_plan& plan = p.plan;
+    if (!may_queue_ahead_ || ahead_.queueing || p.step.wants() != evidence_kind::attention || !p.over_heads || !config_.windows.empty() ||
+        plan.rows.size() != plan.active.size())
+      return;
+    ahead_.standing.resize(plan.active.size());
+    const std::optional<selection_quota> quota = p.step.quota(ahead_.standing);
+    if (!quota || !quota->row_is_score) return;
+    const std::size_t later = config_.layers - plan.layer - 1;
+    ahead_.counts.resize(later);
+    if (p.step.counts(ahead_.counts) != later) return;
+    ahead_.queueing = true;
+    ahead_.quota = *quota;
+    ahead_.sizes = {{plan.active.size(), quota->count}};
+    for (const layer_counts& c : ahead_.counts)
+      if (c.chooses) ahead_.sizes.push_back({c.active, c.kept});
+  }
+
+  /// Queues the first choice and all later layers, and waits once. Then enters and leaves these layers in the session. The session checks
+  /// the choices. If one is wrong, `finish` reports it.
+  void queue_layers_ahead(batch_item& p) {
+    sequence<Backend>& seq = *p.seq;
+    const layer_plan first = p.plan;
+    std::size_t dropped = 0;
+    during(p.observer, step_section::moving,
+           [&] { backend_.begin_choices(first.active, ahead_.standing, ahead_.quota.page, ahead_.sizes); });
+    const auto choose = [&](std::size_t active, std::size_t kept) {
+      during(p.observer, step_section::policy, [&] { backend_.choose(); });
+      during(p.observer, step_section::moving, [&] {
+        const rows x = work_.x_.view().slice(0, active);
+        if (ahead_.quota.stores_dropped) {
+          ahead_.stored.resize(active - kept);
+          for (std::uint32_t& slot : ahead_.stored) slot = p.step.slot_after(dropped++);
+          backend_.store_dropped(x, seq.stored_, ahead_.stored);
+        }
+        backend_.take_chosen(x);
+      });
+    };
+    choose(first.active.size(), ahead_.quota.count);
+    ahead_.unnamed = true;
+    ahead_.slots.resize(ahead_.counts.size());
+    for (std::size_t i = 0; i < ahead_.counts.size() && !stopped_; ++i) {
+      const layer_counts& c = ahead_.counts[i];
+      stopped_ = p.observer && p.observer->stops();
+      ahead_.order.resize(c.active);
+      std::iota(ahead_.order.begin(), ahead_.order.end(), position{0});
+      work_.positions_ = ahead_.order;
+      seq.kv_.next_slots(c.layer, c.active, ahead_.slots[i]);
+      ahead_at_ = i;
+      p.plan = {.layer = c.layer, .active = ahead_.order, .rows = ahead_.order, .sources = {}, .output_rows = c.output_rows};
+      p.first = p.first_before = p.skipped = 0;
+      p.queries = c.chooses ? 1 : 0;
+      rows_ = c.active;
+      compute(c.layer, c.active);
+      if (c.chooses) choose(c.active, c.kept);
+    }
+    layer_ = p.step.layers();
+    if (stopped_) return;
+
+    during(p.observer, step_section::policy, [&] { backend_.read_choices(ahead_.made); });
+    p.plan = first;
+    p.skipped = 0;
+    p.queries = 1;
+    auto choice = ahead_.made.cbegin();
+    book(p, true, choice);
+    for (std::size_t i = 0; i < ahead_.counts.size(); ++i) {
+      const layer_counts& c = ahead_.counts[i];
+      during(p.observer, step_section::policy, [&] { p.plan = p.step.enter(c.layer); });
+      p.queries = c.chooses ? 1 : 0;
+      if (p.plan.rows.size() == c.active) seq.kv_.name(c.layer, p.plan.rows, ahead_.slots[i]);  // else a choice was wrong
+      if (p.observer) p.observer->layer_begins(p.plan);
+      book(p, c.chooses, choice);
+    }
+    seq.retain_rows();
+  }
+
+  /// Leaves a layer whose rows are computed and stored already.
+  void book(batch_item& p, bool chooses, std::vector<made_choice>::const_iterator& next) {
+    if (!chooses) return leave(p, p.plan.layer, [] { return evidence{}; });
+    const made_choice& made = *next++;
+    if (made.finite)
+      leave(p, p.plan.layer, [&] { return chosen_tokens{made.chosen, made.scores}; });
+    else  // the session reports the number that is not finite
+      leave(p, p.plan.layer, [&] { return evidence(attention_view{made.scores.data(), 1, made.scores.size(), p.plan.active}); });
   }
 
   void enter(batch_item& p, layer_id l, std::size_t first) {
@@ -283,7 +389,9 @@ class transformer {
                   error_code::unsupported);
   }
 
-  void leave(batch_item& p, layer_id l) {
+  /// Ends the layer in the session. `look()` returns what is shown to it: evidence, or chosen tokens.
+  template <class Look>
+  void leave(batch_item& p, layer_id l, const Look& look) {
     sequence<Backend>& seq = *p.seq;
     work_.from_rows_.clear();  // the slots that this layer has read
     work_.to_rows_.clear();
@@ -291,11 +399,11 @@ class transformer {
       if (s.from == origin::stored) work_.from_rows_.push_back(s.index);
       if (s.from == origin::waiting) work_.to_rows_.push_back(s.index);
     }
-    during(p.observer, step_section::policy, [&] { p.step.leave(look(p)); });
+    during(p.observer, step_section::policy, [&] { p.step.leave(look()); });
     during(p.observer, step_section::moving, [&] {
       seq.stored_.release(work_.from_rows_);
       seq.waiting_.release(work_.to_rows_);
-      save(p);
+      if (!ahead_.queueing) save(p);
     });
     if (p.observer)
       p.observer->layer_ends({.layer = l,
@@ -492,7 +600,11 @@ class transformer {
     during(common_, step_section::rope, [&] {
       rotate(l, k, w.k_norm, first);
       for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
-        p.seq->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
+        const rows k_of = k.slice(from - first, count), v_of = v.slice(from - first, count);
+        if (ahead_.unnamed)
+          p.seq->kv_.put_unnamed(backend_, l, std::span(ahead_.slots[ahead_at_]).subspan(from, count), k_of, v_of);
+        else
+          p.seq->kv_.put(backend_, l, positions(from, count), k_of, v_of);
       });
     });
   }
@@ -535,6 +647,8 @@ class transformer {
       backend_.rms_norm(by_head, *norm, config_.rms_epsilon, by_head);
     }
     const auto turn = [&](rows some, std::size_t from, rope_kind kind) {
+      if constexpr (choosing_backend<Backend>)
+        if (ahead_.unnamed) return backend_.rotate_chosen(some, config_.head_dim, positions(from, 1).front(), work_.rope(kind));
       backend_.rotate(some, config_.head_dim, positions(from, some.rows), work_.rope(kind));
     };
     if (config_.window_rope && config_.window(l) > 0) return turn(x, first, rope_kind::windowed);
@@ -549,10 +663,13 @@ class transformer {
   void attend(const batch_item& p, layer_id l, std::size_t first, rows q, std::size_t to) {
     const std::span<const position> tokens = positions(first, q.rows);
     const std::span<const position> all_rows = p.plan.rows.last(p.plan.output_rows), active = p.plan.active;
-    p.seq->kv_.slots(l, active, work_.slots_);
+    if (ahead_.unnamed)
+      work_.slots_ = ahead_.slots[ahead_at_];
+    else
+      p.seq->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
     if (p.queries > 0 && first + q.rows == p.end())
-      probe = {.data = work_.probabilities_.data() + p.probabilities,
+      probe = {.data = ahead_.queueing ? nullptr : work_.probabilities_.data() + p.probabilities,
                .queries = p.queries,
                .stride = active.size(),
                .over_heads = p.over_heads,
@@ -648,7 +765,10 @@ class transformer {
   step_observer* common_ = nullptr;   // the observer of all of them; null if they have none, or several
   layer_id layer_ = 0;                // the next layer
   std::size_t rows_ = 0;              // of the layer that ran last, over all items
-  bool stopped_ = false;              // whether an observer has stopped the steps
+  bool may_queue_ahead_ = false;      // whether one sequence runs all its layers at once
+  layers_ahead ahead_;
+  std::size_t ahead_at_ = 0;  // the index in ahead_.counts of the layer that is computed
+  bool stopped_ = false;      // whether an observer has stopped the steps
 };
 
 /// Runs one step for each of several sequences. They may differ in length, policy and phase; each matrix product takes the rows of all
@@ -657,6 +777,11 @@ class transformer {
 /// positions or the session's limit; a step has no tokens, or more outputs than tokens; a sequence belongs to another model than the
 /// workspace, or is given twice. If anything throws later, or an observer stops a step, all steps are abandoned (step_machine::abandon).
 /// But if an observer throws in `step_ends`, the steps are already done.
+///
+/// If the backend can choose tokens (choosing_backend) and there is only one sequence, a pruned prompt needs no stop of the host between
+/// its layers: the work of all layers is queued, and the chosen tokens are read once. The policy must rank tokens by the attention of the
+/// query token, and the counts of all layers must be known (step::counts). The results are the same. Observers are told of the layers after
+/// the first selection once all work is queued. If an observer stops such a step, the statistics lack the rows of these layers.
 template <tensor_backend Backend>
 [[nodiscard]] bool forward(workspace<Backend>& work, std::type_identity_t<std::span<const sequence_step<Backend>>> steps) {
   return transformer<Backend>(work).run(steps, false);

@@ -88,7 +88,8 @@ class workspace {
                        .shape = {c.n_heads, c.n_kv_heads, c.head_dim},
                        .active = most.tokens,
                        .queries = most.queries,
-                       .read = most.keys_or_values ? most.tokens : 0});
+                       .read = most.keys_or_values ? most.tokens : 0,
+                       .selections = c.layers - 1});
   }
 
   /// Returns the bytes of the buffers, the backend's scratch, and the first `tokens` positions of the shared rotary tables.

@@ -177,6 +177,7 @@ class session final : public step_machine {
         }
       return selection_quota{.count = stays->of(keep_, scratch().eligible.size()),
                              .page = stays->page,
+                             .stores_dropped = admits_all(policy_.store) == true,
                              .needs_scores = !admits_all(policy_.store),
                              .row_is_score = needs().row_is_score};
     } else {

@@ -38,8 +38,12 @@ class attention_layer {
     if (most.queries > 1) rows_of_probes_.reserve(3 * heads * most.active);  // each head may have a probe for each reduction
   }
 
+  /// The probabilities of the last probe, on the device. If the probe reduced the heads of one query, they are one row (active).
+  const float* probed() { return scores_.reserve(0); }
+
   /// Writes the attention of `q` to `out`. Both are (rows, heads * head_dim). When this function returns, the probe's probabilities are on
-  /// the host. If the probe reduces heads, only one row for each query is copied to the host. Throws `error` (unsupported) if head_dim is
+  /// the host. If the probe reduces heads, only one row for each query is copied to the host. If its `data` is
+  /// null, nothing is copied, and the row stays on the device (probed). Throws `error` (unsupported) if head_dim is
   /// more than 256.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, any_rows out, const attention_probe& probe,
               lists& lists, read_back& back) {
@@ -155,6 +159,7 @@ class attention_layer {
     if (probe.over_heads)
       launch_early(reduce_rows<float>, {(active + threads - 1) / threads, queries}, {threads}, 0, scores, t.heads, active,
                    *probe.over_heads);
+    if (!probe.data) return;
     const std::size_t shown = probe.heads(what.shape), width = active * sizeof(float);
     back.copy(probe.data, probe.stride * sizeof(float), scores, t.heads / shown * width, width, queries * shown);
   }

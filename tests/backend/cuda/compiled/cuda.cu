@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A program for nvcc to compile. It has all kernels and all code that launches them.
 #include <lazyprune/backend/cuda.hpp>
-#include <lazyprune/backend/cuda/selection.cuh>
 
 #include <vector>
 
@@ -33,13 +32,11 @@ void use(cuda_backend& b, rows_view<const float> x, rows_view<float> out, const 
   b.take_rows(store, ids, out, ids);
   b.read_keys(kv, ids, nullptr);
   b.write(nullptr, out);
-}
-
-/// Launches the kernels of selections.
-void select(const device::token_selection& s, const device::row_places& rows, device::row_move* moves) {
-  device::launch_early(device::choose_tokens<>, {1}, {device::selection_block::threads_for(s.active)}, device::selection_block::shared_bytes, s);
-  device::launch_early(device::gather_numbers<>, {1}, {256}, 0, s.chosen, s.chosen, s.count, s.chosen);
-  device::launch_early(device::list_moves<>, {1}, {256}, 0, rows, s.chosen, rows, s.chosen, s.count, moves);
+  b.begin_choices(ids, {}, 1, {});
+  b.choose();
+  b.store_dropped(x, store, ids);
+  b.take_chosen(out);
+  b.rotate_chosen(out, 64, 0, b.make_rope(std::vector<double>(32), 1, 1));
 }
 
 int main() {}

@@ -26,6 +26,7 @@ class device {
   emulated::grid threads{store};
   std::recursive_mutex one_at_a_time;
   std::size_t launches = 0;
+  std::size_t waits = 0;  // how often the host waited for a stream
   struct {
     std::size_t copies = 0, bytes = 0;
   } to_device, to_host;                                // copies made so far
@@ -54,6 +55,7 @@ class device {
   /// Does work of all streams until the stream `until` has no work left. After a fault, the remaining work of all streams is dropped.
   void synchronize(stream* until) {
     const std::lock_guard lock(one_at_a_time);
+    ++waits;
     if (!until) until = default_stream();
     while (!until->work.empty()) step();
   }
