@@ -19,7 +19,7 @@ constexpr std::size_t prompt = 60;
 /// The attention of the query token in one layer, after its mean over the heads. It depends on the token alone, so the example is short.
 float attention(lazyprune::layer_id layer, lazyprune::position token) { return static_cast<float>((token * 37 + layer * 101) % 53) / 53; }
 
-/// What the device holds: the tokens of the layer that runs, and the choices.
+/// The device holds the tokens of the layer that runs, and the choices.
 struct device {
   std::vector<std::function<void()>> queue;
   std::vector<lazyprune::position> tokens;     // of the current layer

@@ -450,12 +450,11 @@ typedef struct lazyprune_plan {
      show evidence, or nothing is decided. The engine must show evidence if the number depends on scores, or if the scorer gathers evidence
      at every layer. */
   size_t quota;
-  uint32_t quota_page;   /* if there is a quota: 1, or the number of positions in a page; then whole pages go on */
-  uint32_t needs_scores; /* not 0: evidence.chosen_scores is required, because the store ranks dropped tokens by them */
-  uint32_t row_is_score; /* not 0: the score of a token is its number in the evidence, reduced over the heads as `over_heads` says. 0: an
-                            engine that chooses must know the policy's scorer */
-  uint32_t
-      stores_dropped; /* not 0: each dropped row of this layer gets a slot of the aux store. 0: the store keeps none, or it ranks them */
+  uint32_t quota_page;     /* if there is a quota: 1, or the number of positions in a page; then whole pages go on */
+  uint32_t needs_scores;   /* not 0: evidence.chosen_scores is required, because the store ranks dropped tokens by them */
+  uint32_t row_is_score;   /* not 0: the score of a token is its number in the evidence, reduced over the heads as `over_heads` says. 0: an
+                              engine that chooses must know the policy's scorer */
+  uint32_t stores_dropped; /* not 0: each dropped row of this layer gets a slot of the aux store. 0: none does, or the store ranks them */
 } lazyprune_plan;
 #define LAZYPRUNE_PLAN \
   { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
@@ -473,7 +472,7 @@ enum {
   LAZYPRUNE_EXCLUDED = 2  /* it cannot go on, because its hidden state is gone */
 };
 /* Writes the standing of each active token of the entered layer (active), if plan.quota is not 0. `room` must be at least
-   plan.active_count. An engine that chooses ranks the open tokens by score. NaN is the lowest score. Of equal scores the later position
+   plan.active_count. An engine that chooses ranks the open tokens by score. NaN is the lowest score. Among equal scores the later position
    wins. With pages, the score of a page is the highest score of its tokens, and all pages with a required token stay. The best tokens or
    pages go on, until plan.quota tokens stay. The library checks the number of tokens, their order, and that no required token is missing;
    it cannot check the scores. */

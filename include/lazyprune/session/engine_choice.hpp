@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tokens that an engine chooses itself, for example on its device. Where the number of tokens that go on is known before any score, the
-// engine need not show evidence. It chooses by the rules below, and shows the session what it chose. The session checks the choice and
+// An engine may choose tokens itself, for example on its device. If the number of tokens that go on is known before any score, the engine
+// need not show evidence. It chooses by the rules below, and shows the session what it chose. The session checks the choice and
 // does the bookkeeping.
 //
 // The rules: required tokens stay, and excluded tokens do not. The others are ranked by score. NaN is the lowest score. Equal scores are
@@ -24,8 +24,8 @@ inline namespace v0 {
 
 /// How many of the active tokens of the entered layer go on.
 struct selection_quota {
-  std::size_t count;         // tokens that go on, the required ones included
-  std::size_t page = 1;      // more than 1: whole pages go on. A page holds the positions p * page to (p + 1) * page - 1
+  std::size_t count;     // tokens that go on, the required ones included
+  std::size_t page = 1;  // more than 1: whole pages go on. A page holds the positions p * page to (p + 1) * page - 1
   /// Whether each dropped row of this layer gets a slot of the aux store. If not, the store keeps none, or it ranks the rows by score.
   bool stores_dropped = false;
   bool needs_scores = true;  // whether the choice must come with its scores, because the store ranks dropped tokens by them

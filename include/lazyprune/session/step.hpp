@@ -41,7 +41,7 @@ class step {
   /// wanted is ignored.
   void leave(const evidence& shown = {}) noexcept { machine_->leave(shown); }
   template <class View>
-    requires(std::constructible_from<evidence, const View&> && !std::same_as<View, chosen_tokens>)
+    requires std::constructible_from<evidence, const View&>
   void leave(const View& view) noexcept {
     static_assert(Session::template takes<View>, "the session's scorer takes another view; where policies vary, leave with evidence(view)");
     machine_->leave(view);

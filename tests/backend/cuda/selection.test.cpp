@@ -31,7 +31,7 @@ struct selection_case {
   unsigned page;
 };
 
-/// What a session selects: the tokens that stay, and those that go.
+/// The result of a session's selection: the tokens that stay, and those that go.
 struct selected_tokens {
   indices chosen, dropped;
   std::size_t not_finite;

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(selection_block::most_threads, 1) choose_token
   std::uint32_t equal = 0, all_equal = 0;
   for (unsigned i = first; i < last; ++i) equal += keys[i] == cut;
   std::uint32_t equal_so_far = sum_before(equal, memory + block::warp_totals, all_equal);
-  // Of the candidates with equal keys the later ones stay: those that fewer than `room` such candidates follow, without their own page.
+  // The later ones of the candidates with equal keys stay: those that fewer than `room` such candidates follow, without their own page.
   const auto stays = [&](unsigned i, std::uint32_t& up_to) {
     const std::uint32_t key = keys[i];
     if (key == excluded_key || key < cut) return false;
@@ -224,8 +224,8 @@ __global__ void gather_numbers(global<const std::uint32_t> from, global<const st
   if (i < count) to[i] = from[list[i]];
 }
 
-/// Where rows of a memory lie: row r begins (r % in_block) * pitch bytes after blocks[r / in_block]. If `blocks` is null, row r begins r *
-/// pitch bytes after `first`.
+/// The places of the rows of a memory: row r begins (r % in_block) * pitch bytes after blocks[r / in_block]. If `blocks` is null, row r
+/// begins r * pitch bytes after `first`.
 struct row_places {
   char* first;
   std::size_t pitch;
