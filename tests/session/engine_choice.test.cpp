@@ -469,6 +469,25 @@ TEST_CASE("a choice without scores has no margin, and its dropped tokens have th
     CHECK(token.score == 0.0f);
 }
 
+TEST_CASE("counts are not known while an active token is in the aux store, because a kept one would free its slot") {
+  any_session session(lazyllm(stages{{1, 0.5}, {2, 0.5}}), {.layers = 4});
+  std::vector<float> attention(20);
+  for (std::size_t i = 0; i < attention.size(); ++i) attention[i] = static_cast<float>(i);  // the first ten tokens are dropped
+  std::vector<layer_counts> counts(4);
+  std::vector<std::size_t> known;
+  for (const std::size_t tokens : {20u, 10u}) {
+    auto step = session.begin({tokens});
+    for (layer_id l = 0; l < 4; ++l) {
+      const layer_plan& plan = step.enter(l);
+      if (step.quota()) known.push_back(step.counts(counts));
+      step.leave(evidence(attention_view{attention.data(), 1, plan.active.size(), plan.active}));
+    }
+    step.finish();
+    session.truncate(10);
+  }
+  CHECK(known == std::vector<std::size_t>{3, 2, 0, 2});
+}
+
 TEST_CASE("a choice allocates nothing after reserve") {
   any_session session(lazyllm_blocks(stages{{1, 0.5}, {2, 0.5}}, 8), {.layers = 3, .max_tokens = 100});
   std::vector<candidacy> standing(100);
