@@ -523,6 +523,18 @@ TEST_CASE("quota is known only inside a layer, and says whether the attention ro
   CHECK(step.counts({}) == 1);
   REQUIRE(step.counts(counts) == 1);
   CHECK(counts[0] == layer_counts{.layer = 1, .active = 5, .output_rows = 1, .chooses = false, .kept = 5});
+  struct other_score : last_query_attention {  // its own score is not the row
+    void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
+  };
+  struct other_selector : top_k {
+    std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return top_p{0.5}.select(c, kept); }
+  };
+  struct other_store : keep_all {
+    std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return bounded{3}.admit(rows, kept); }
+  };
+  static_assert(foretelling_selector<top_k> && foretelling_selector<protect<any_selector>> && !foretelling_selector<other_selector>);
+  static_assert(uniform_store<keep_all> && uniform_store<none> && uniform_store<any_store> && !uniform_store<other_store>);
+  static_assert(row_scorer<last_query_attention> && !row_scorer<other_score> && !row_scorer<key_norm>);
   any_session by_keys(policy{key_norm{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
   auto other = by_keys.begin({10});
   (void)other.enter(0);

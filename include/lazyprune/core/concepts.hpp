@@ -14,8 +14,9 @@
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
 //                                                instead of one row for each head
-//   row_scorer          S::row_is_score          A scorer with over_heads. true: the score of a token is its number in the row that
-//                                                over_heads makes. An engine that has this row can choose tokens by it
+//   row_scorer          S::row_is_score          A scorer with over_heads whose score of a token is its number in the row that over_heads
+//                                                makes. An engine that has this row can choose tokens by it. The name stands for the
+//                                                scorer's own type, so a scorer that is derived from another one must say it anew
 //   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`,
 //                                                or `all_with_keys`
 //   adaptive_schedule   s.keep(context, scores)  Also returns how many tokens go on, but decides by `scores`, one for each active token.
@@ -41,9 +42,9 @@
 //                                                the rows that get a slot, ascending, into kept. Returns their number. The other rows are
 //                                                lost. If a store has a member or a function `for_good` that is true, dropped tokens never
 //                                                come back, and nothing is stored
-//   uniform_store       s.admits_all             An aux store that has a member or a function `admits_all`: true if it admits every row,
-//                                                false if it admits only rows that must stay for the next layer. A function may return
-//                                                nullopt: what the store admits then depends on the rows
+//   uniform_store                                An aux store that also has the function admits_all
+//                       s.admits_all()           Returns true if the store admits every row, and false if it admits only rows that must
+//                                                stay for the next layer; nullopt if this depends on the rows
 //
 // Parts are values: a session copies them, and == compares them. They have no base class. To vary a part, wrap it in another struct. The
 // functions of a part must not throw. A session that never allocates needs parts that never allocate.
@@ -172,9 +173,7 @@ concept one_step_scorer = requires {
 
 /// A scorer whose score is the number in the row that `over_heads` makes.
 template <class S>
-concept row_scorer = requires {
-  requires S::row_is_score;
-};
+concept row_scorer = std::same_as<typename S::row_is_score, S>;
 
 /// The evidence that the engine has to show the scorer.
 template <class Scorer>
@@ -279,10 +278,20 @@ concept token_selector = std::copyable<S> && requires(const S s, const candidate
   { s.select(c, kept) } -> std::convertible_to<std::size_t>;
 };
 
-/// A selector that says how many candidates it keeps before any score is known.
+namespace detail {
+
+/// Declared only for decltype: the class that declares a member function.
+template <class Class, class Result, class... Arguments>
+Class declared_in(Result (Class::*)(Arguments...) const);
+
+}  // namespace detail
+
+/// A selector that says how many candidates it keeps before any score is known. One class must declare `select` and `foretell`: if a
+/// derived class has a `select` of its own, the `foretell` of its base class does not count.
 template <class S>
 concept foretelling_selector = token_selector<S> && requires(const S s, const candidates& c) {
   { s.foretell(c) } -> std::convertible_to<std::optional<kept_count>>;
+  requires std::same_as<decltype(detail::declared_in(&S::select)), decltype(detail::declared_in(&S::foretell))>;
 };
 
 /// The number of candidates that the selector keeps; nullopt if the number depends on the scores, or if the selector does not say.
@@ -320,23 +329,19 @@ constexpr bool drops_for_good(const Store& store) {
     return false;
 }
 
-/// Stores with `admits_all`, as a data member here and as a function below.
+/// A store that says what it admits. One class must declare `admit` and `admits_all`.
 template <class S>
-concept store_saying_what_it_admits = requires(const S s) {
-  { s.admits_all } -> std::convertible_to<bool>;
-};
-template <class S>
-concept store_answering_what_it_admits = requires(const S s) {
+concept uniform_store = aux_store<S> && requires(const S s) {
   { s.admits_all() } -> std::convertible_to<std::optional<bool>>;
+  requires std::same_as<decltype(detail::declared_in(&S::admit)), decltype(detail::declared_in(&S::admits_all))>;
 };
 
-/// true if the store admits every row, false if it admits only rows that must stay; nullopt if this depends on the rows.
+/// true if the store admits every row, false if it admits only rows that must stay; nullopt if this depends on the rows, or if the store
+/// does not say.
 template <aux_store Store>
 constexpr std::optional<bool> admits_all(const Store& store) {
-  if constexpr (store_answering_what_it_admits<Store>)
+  if constexpr (uniform_store<Store>)
     return store.admits_all();
-  else if constexpr (store_saying_what_it_admits<Store>)
-    return store.admits_all;
   else
     return std::nullopt;
 }

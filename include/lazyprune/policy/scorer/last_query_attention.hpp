@@ -13,7 +13,7 @@ inline namespace v0 {
 /// The score is the mean or the maximum of the probabilities in the query heads. It is in [0, 1].
 struct last_query_attention {
   static constexpr std::string_view name = "last_query_attention";
-  static constexpr bool row_is_score = true;
+  using row_is_score = last_query_attention;
   head_reduction over = head_reduction::mean;  // the paper's choice
 
   void score(const attention_view& attention, std::span<float> out) const { reduce_heads(attention, over, out); }

@@ -12,13 +12,14 @@ inline namespace v0 {
 
 struct keep_all {
   static constexpr std::string_view name = "keep_all";
-  static constexpr bool admits_all = true;
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const {
     const std::size_t n = rows.scores.size();
     std::iota(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(n), 0u);
     return n;
   }
+
+  bool admits_all() const { return true; }
 
   template <class Visitor>
   void describe(Visitor&) {}

@@ -16,10 +16,11 @@ inline namespace v0 {
 /// and values can be freed.
 struct none {
   static constexpr std::string_view name = "none";
-  static constexpr bool admits_all = false;
   bool for_good = false;
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return detail::best(rows.scores, 0, kept); }
+
+  bool admits_all() const { return false; }
 
   template <class Visitor>
   void describe(Visitor& visit) {
