@@ -17,6 +17,7 @@
 #include <counted_allocations.hpp>
 #include <fault.hpp>
 #include <policies.hpp>
+#include <test_data.hpp>
 #include "chosen_by_rules.hpp"
 
 namespace {
@@ -248,7 +249,7 @@ TEST_CASE("an engine that chooses by itself gets the same plans, spills, margins
   for (const policy_preset& preset : policies().presets()) {
     CAPTURE(preset.name);
     choices_seen all;
-    for (std::uint32_t seed = 0; seed < 6; ++seed) {
+    for (std::uint32_t seed = 0; seed < (test_all ? 6 : 2); ++seed) {
       const choices_seen seen = walk_of(preset.name, 100 + seed, 40);
       all.chosen += seen.chosen;
       all.ahead += seen.ahead;
@@ -265,7 +266,7 @@ TEST_CASE("the same holds for other selectors, stores, scorers and schedules; wh
   choices_seen all;
   const auto run = [&](const char* policy) {
     choices_seen sum;
-    for (std::uint32_t seed = 0; seed < 8; ++seed) {
+    for (std::uint32_t seed = 0; seed < (test_all ? 8 : 2); ++seed) {
       const choices_seen seen = walk_of(policy, 1000 + seed, 40);
       for (auto member : {&choices_seen::chosen, &choices_seen::with_evidence, &choices_seen::not_open, &choices_seen::ahead,
                           &choices_seen::layers_ahead, &choices_seen::slots_ahead, &choices_seen::waiting, &choices_seen::excluded,

@@ -14,6 +14,7 @@
 #include <lazyprune/policy/selector/top_k.hpp>
 #include <lazyprune/session/selection.hpp>
 
+#include "../../test_data.hpp"
 #include "on_device.hpp"
 
 using namespace lazyprune;
@@ -142,7 +143,7 @@ selection_case draw(std::size_t n, std::mt19937& random) {
 TEST_CASE("the device chooses the tokens that a session selects: ties, NaN, infinities, required and excluded tokens, pages") {
   std::mt19937 random(1);
   std::size_t none_dropped = 0, with_pages = 0, all_required = 0;
-  for (int run = 0; run < 5000; ++run) {
+  for (int run = 0; run < (test_all ? 5000 : 600); ++run) {
     CAPTURE(run);
     const std::size_t n = run < 300 ? 1 + static_cast<std::size_t>(run) / 6 : run % 200 == 0 ? 1000 + random() % 3000 : 1 + random() % 150;
     CAPTURE(n);
@@ -158,7 +159,7 @@ TEST_CASE("the device chooses the tokens that a session selects: ties, NaN, infi
     all_required += wanted.chosen.size() == static_cast<std::size_t>(std::ranges::count(c.standing, candidacy::required));
   }
   CHECK(none_dropped > 0);
-  CHECK(with_pages > 1000);
+  CHECK(with_pages > 100);
   CHECK(all_required > 0);
 }
 
