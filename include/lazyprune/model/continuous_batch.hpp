@@ -104,7 +104,8 @@ class continuous_batch {
   /// paused, the step runs its next layer, and more layers while these have at most about `prompt_tokens` rows times the number of the
   /// model's layers. `prompt_tokens` counts as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that
   /// were stopped. If the step throws, it is abandoned, and each sequence then runs its part of the step alone. So a sequence whose step
-  /// fails leaves with its fault, and the others go on. An observer that stops a step ends all sequences of this step.
+  /// fails leaves with its fault, and the others go on. If a sequence lost tokens because the step was abandoned, it leaves with the fault,
+  /// too: its answer would no longer be the one that it has alone. An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     drop_stopped();
     prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);
@@ -180,7 +181,14 @@ class continuous_batch {
     member* whose;
     sequence_step<Backend> step;
     std::size_t known;  // tokens of the sequence before the step
+    std::size_t lost;   // tokens that no later step can compute further, before the step
+
+    /// Returns whether the step left the sequence as it was: it was not done, and abandoning it lost no tokens.
+    bool undone() const { return whose->seq.known() == known && whose->seq.session().tokens().lost_count() == lost; }
   };
+  static part part_of(member& m, const sequence_step<Backend>& step) {
+    return {&m, step, m.seq.known(), m.seq.session().tokens().lost_count()};
+  }
 
   /// The last piece of a prompt that pauses between layers.
   struct paused_piece {
@@ -196,7 +204,7 @@ class continuous_batch {
     if (paused_) prompt_tokens = 0;
     for (member& m : members_) {
       if (m.generates()) {
-        parts.push_back({&m, m.run.next(), m.seq.known()});
+        parts.push_back(part_of(m, m.run.next()));
       } else if (m.reads()) {
         if (prompt_tokens < least_prompt_tokens) continue;  // this prompt waits for those before it
         const std::size_t count = piece_of(m.unread.size(), prompt_tokens);
@@ -209,7 +217,7 @@ class continuous_batch {
           continue;
         }
         prompt_tokens -= std::min(count, prompt_tokens);
-        parts.push_back({&m, step, m.seq.known()});
+        parts.push_back(part_of(m, step));
       }
     }
     return parts;
@@ -295,10 +303,10 @@ class continuous_batch {
     } catch (...) {
       const bool alone = parts.size() == 1;
       for (const part& p : parts) {
-        if (alone || p.whose->seq.known() != p.known)  // the step was done, and the fault came after it
-          p.whose->fail();
-        else
+        if (!alone && p.undone())
           run(std::span(&p, 1));
+        else
+          p.whose->fail();
       }
       return;
     }
