@@ -8,7 +8,9 @@
 #include <new>
 #include <stdexcept>
 #include <string_view>
+#include <typeinfo>
 
+#include <cxxabi.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/output_file.hpp>
 #include <lazyprune/registry/policy_registry.hpp>
 
 namespace lazyprune {
@@ -43,11 +46,28 @@ void fill_closed_descriptors() {
       std::abort();
 }
 
+constexpr std::string_view no_memory = "lazyprune: memory: expected enough memory for the model and its KV cache, found too little\n";
+
 int exit_code_of(error_code code) { return code == error_code::io || code == error_code::no_memory ? 3 : 1; }
 
 int complain(std::string_view problem, int exit_code) {
   std::cerr << "lazyprune: " << one_line(problem) << std::endl;
   return exit_code;
+}
+
+/// Writes the line for too little memory, without memory. Returns the exit code.
+int complain_about_memory() {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, no_memory.data(), no_memory.size());
+  return exit_code_of(error_code::no_memory);
+}
+
+/// Ends the program if an exception leaves a function that may not throw. If memory ran out, says so in one line. For example, the
+/// destructor of nlohmann::json allocates memory, and so do functions of CLI11 that may not throw.
+[[noreturn]] void end_after_throw() {
+  const std::type_info* const thrown = abi::__cxa_current_exception_type();
+  if (!thrown || *thrown != typeid(std::bad_alloc)) std::abort();
+  remove_unfinished_files();
+  ::_exit(complain_about_memory());
 }
 
 /// Runs the program. If it fails, says why in one line. Throws std::bad_alloc if there is too little memory.
@@ -74,11 +94,11 @@ int run_program(int argc, char** argv, policy_registry (*policies)()) {
   fill_closed_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails, and does not end the program
   remove_files_when_ended();
+  std::set_terminate(end_after_throw);
   try {
     return run_or_complain(argc, argv, policies);
-  } catch (const std::bad_alloc&) {  // this line is written without memory
-    std::cerr << "lazyprune: memory: expected enough memory for the model and its KV cache, found too little" << std::endl;
-    return exit_code_of(error_code::no_memory);
+  } catch (const std::bad_alloc&) {
+    return complain_about_memory();
   }
 }
 

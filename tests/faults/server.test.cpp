@@ -60,11 +60,64 @@ TEST_CASE("each call for the cache file fails once: the server answers as before
       REQUIRE_MESSAGE(!fault.must_pass(), end.err);
       check_complaint(end, made[0]);
     }
-    if (fault.call != "unlink") REQUIRE(remains(files.path(), false) == std::vector<std::string>{});
+    const std::vector<std::string> left = remains(files.path(), false);
+    if (fault.call != "unlink") REQUIRE(left == std::vector<std::string>{});
+    for (const std::string& file : left) REQUIRE(std::filesystem::remove(std::filesystem::path(files.path()) / file));
     served next = start("");
     REQUIRE(next.is_up());
     REQUIRE(asked(next) == expected);
     REQUIRE(next.end().code == 0);
   }
   MESSAGE(failed << " faults ended the server");
+}
+
+TEST_CASE("one allocation fails while a request is answered: the request is answered or refused, or the server ends with one line") {
+  if (!test_all) {
+    skip("a program without sanitizers, whose operator new can be replaced");
+    return;
+  }
+  const temporary_folder logs;
+  const std::string log = logs / "log";
+  std::string expected;
+  {
+    served server;
+    expected = asked(server);
+    REQUIRE(server.end().code == 0);
+  }
+  std::size_t failed = 0, ended = 0;
+  for (const std::size_t n : drawn(every_fault() ? 500 : 6, 1, 3000)) {
+    CAPTURE(n);
+    served server({}, with_fault("new:0:0", logs.path(), log));
+    server.program().send(SIGUSR1, static_cast<int>(n));
+    const auto start = std::chrono::steady_clock::now();
+    while (file_text(log).find("armed ") == std::string::npos) REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+    const auto answer = [&] {
+      try {
+        return server.post("/v1/completions", request());
+      } catch (const std::runtime_error&) {  // the server has ended
+        return http_answer{};
+      }
+    };
+    bool made = false;
+    for (int times = 0; times < 3 && !made; ++times) {
+      const http_answer first = answer();
+      REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+      made = file_text(log).find("new ") != std::string::npos;
+      REQUIRE((made || first.status == 200));
+      if (first.status == 200) REQUIRE(json::parse(first.body)["choices"][0]["text"] == expected);
+    }
+    if (!made) continue;
+    ++failed;
+    const http_answer next = answer();
+    const program_result end = server.end();
+    if (end.code == 0) {
+      REQUIRE(next.status == 200);
+      REQUIRE(json::parse(next.body)["choices"][0]["text"] == expected);
+    } else {
+      ++ended;
+      check_complaint(end);
+      REQUIRE(end.code == 3);
+    }
+  }
+  MESSAGE(failed << " allocations failed; " << ended << " ended the server");
 }

@@ -1,15 +1,39 @@
 // SPDX-License-Identifier: MIT
-#include "program.hpp"
+#include <program.hpp>  // the program's own; tests/programs has a file of this name, too
 
+#include <new>
 #include <string>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <lazyprune/registry/policy_registry.hpp>
+
 #include "programs/program.hpp"
 
 namespace {
+
+/// Returns what a process does that calls run_program with this function.
+program_result of_process(lazyprune::policy_registry (*policies)()) {
+  const temporary_folder files;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(::open((files / "err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    char name[] = "lazyprune", *arguments[] = {name, nullptr};
+    ::_exit(lazyprune::program::run_program(1, arguments, policies));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), "", file_text(files / "err")};
+}
+
+lazyprune::policy_registry without_memory() { throw std::bad_alloc(); }
+lazyprune::policy_registry in_a_function_that_may_not_throw() noexcept { return without_memory(); }
 
 /// Runs examples/custom_program.cpp. Its main registers policies of every kind (examples/my_policies.hpp).
 program_result custom(std::vector<std::string> arguments) {
@@ -17,6 +41,14 @@ program_result custom(std::vector<std::string> arguments) {
 }
 
 }  // namespace
+
+TEST_CASE("if memory runs out, the program says so in one line, also in a function that may not throw") {
+  for (lazyprune::policy_registry (*const policies)() :
+       {without_memory, static_cast<lazyprune::policy_registry (*)()>(in_a_function_that_may_not_throw)}) {
+    const program_result result = of_process(policies);
+    CHECK(complaint(result) == complaint_at("memory", {}, 3));
+  }
+}
 
 TEST_CASE("a custom program knows its own scorer: help lists it, flags choose it, and it decides which tokens are kept") {
   const std::string help = custom({"help", "pruning"}).out;
