@@ -61,13 +61,15 @@ int complain_about_memory() {
   return exit_code_of(error_code::no_memory);
 }
 
-/// Ends the program if an exception leaves a function that may not throw. If memory ran out, says so in one line. For example, the
-/// destructor of nlohmann::json allocates memory, and so do functions of CLI11 that may not throw.
-[[noreturn]] void end_after_throw() {
-  const std::type_info* const thrown = abi::__cxa_current_exception_type();
-  if (!thrown || *thrown != typeid(std::bad_alloc)) std::abort();
-  remove_unfinished_files();
-  ::_exit(complain_about_memory());
+/// Calls std::terminate's usual handler, unless memory ran out in a function that may not throw. Then it ends the program with one line.
+/// For example, the destructor of nlohmann::json allocates memory, and so do functions of CLI11 that may not throw.
+void say_if_memory_ran_out() {
+  static const std::terminate_handler usual = std::set_terminate([] {
+    const std::type_info* const thrown = abi::__cxa_current_exception_type();
+    if (!thrown || (*thrown != typeid(std::bad_alloc) && *thrown != typeid(std::length_error))) usual();
+    remove_unfinished_files();
+    ::_exit(complain_about_memory());
+  });
 }
 
 /// Runs the program. If it fails, says why in one line. Throws std::bad_alloc if there is too little memory.
@@ -94,7 +96,7 @@ int run_program(int argc, char** argv, policy_registry (*policies)()) {
   fill_closed_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails, and does not end the program
   remove_files_when_ended();
-  std::set_terminate(end_after_throw);
+  say_if_memory_ran_out();
   try {
     return run_or_complain(argc, argv, policies);
   } catch (const std::bad_alloc&) {

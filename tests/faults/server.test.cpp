@@ -103,7 +103,8 @@ TEST_CASE("one allocation fails while a request is answered: the request is answ
       const http_answer first = answer();
       REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
       made = file_text(log).find("new ") != std::string::npos;
-      REQUIRE((made || first.status == 200));
+      REQUIRE((first.status == 200 || made));
+      REQUIRE((first.status == 200 || first.status == 0 || first.status >= 500));  // 0: the connection was closed
       if (first.status == 200) REQUIRE(json::parse(first.body)["choices"][0]["text"] == expected);
     }
     if (!made) continue;

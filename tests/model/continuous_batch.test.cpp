@@ -119,14 +119,15 @@ sequence_asked asks_and_stops(std::vector<token_id> prompt, std::size_t max_new,
   return asked;
 }
 
-/// Throws in the second of every step's layers if the step reads this token.
+/// Throws in this layer, by default the second, of every step that reads this token.
 struct fails_at final : step_observer {
   token_id bad;
+  layer_id layer;
   bool armed = false;
-  explicit fails_at(token_id token) : bad(token) {}
+  explicit fails_at(token_id token, layer_id l = 1) : bad(token), layer(l) {}
   void step_begins(std::span<const token_id> tokens, std::size_t) override { armed = std::ranges::find(tokens, bad) != tokens.end(); }
   void layer_begins(const layer_plan& plan) override {
-    if (armed && plan.layer == 1) throw std::runtime_error("planted fault");
+    if (armed && plan.layer == layer) throw std::runtime_error("planted fault");
   }
 };
 
@@ -381,6 +382,53 @@ TEST_CASE("if a step or a callback of one sequence throws, that sequence leaves 
   CHECK(b.fault_of(in_step) == "planted fault");
   CHECK(b.ended.at(in_step).seq.known() == 0);
   CHECK(b.fault_of(in_callback) == "the caller's fault");
+}
+
+TEST_CASE("if a step fails, the other sequences have the answers that they have alone, or leave with the fault") {
+  const std::vector<token_id> prompt{7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
+  const auto good = [&](int policy) {
+    const auto schedule = stages{{1, 0.5}, {3, 0.5}};
+    sequence_asked asked{policy == 0 ? any_session(dense(), {.layers = 4})
+                         : policy == 1
+                             ? any_session(lazyllm(schedule), {.layers = 4})
+                             : any_session(lazyprune::policy{accumulated_attention{}, schedule, top_k{}, keep_all{}}, {.layers = 4}),
+                         prompt};
+    asked.options.max_new = 9;
+    asked.options.trace_logits = true;
+    return asked;
+  };
+  std::size_t left[3]{}, stayed[3]{};
+  for (int policy = 0; policy < 3; ++policy)
+    for (layer_id layer = 0; layer < 4; ++layer)
+      for (std::size_t before = 1; before < 9; ++before) {
+        CAPTURE(policy);
+        CAPTURE(layer);
+        CAPTURE(before);
+        batch_bench<reference<double>> b;
+        fails_at fault(33, layer);
+        const std::size_t number = b.add(good(policy));
+        for (std::size_t i = 0; i < before; ++i) b.step(64);
+        sequence_asked bad = asks({1, 2, 3, 33, 5, 6}, 4);
+        bad.options.observer = &fault;
+        const std::size_t in_step = b.add(std::move(bad));
+        b.to_the_end(64);
+        CHECK(b.fault_of(in_step) == "planted fault");
+        if (b.ended.at(number).fault) {
+          CHECK(b.fault_of(number) == "planted fault");
+          ++left[policy];
+          continue;
+        }
+        ++stayed[policy];
+        const generation alone = b.alone(good(policy)), &together = b.ended.at(number).result;
+        CHECK(together.tokens == alone.tokens);
+        REQUIRE(together.trace.size() == alone.trace.size());
+        for (std::size_t i = 0; i < alone.trace.size(); ++i) CHECK(together.trace[i].logits == alone.trace[i].logits);
+      }
+  CHECK(left[0] == 0);
+  CHECK(left[1] > 0);
+  CHECK(left[2] > 0);
+  CHECK(stayed[0] > 0);
+  CHECK(stayed[1] > 0);
 }
 
 TEST_CASE("a prompt that is refused adds nothing") {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -42,6 +43,15 @@ TEST_CASE("the largest number is found at any place of a span of any length") {
       REQUIRE(greedy(std::span<const float>(numbers)) == at);
       numbers[at] = -2.0f;
     }
+  }
+}
+
+TEST_CASE("greedy returns a token of the vocabulary even if logits are NaN") {
+  for (std::size_t size = 1; size < 100; ++size) {
+    std::vector<float> numbers(size, std::numeric_limits<float>::quiet_NaN());
+    CHECK(greedy(std::span<const float>(numbers)) < size);
+    numbers[size / 2] = 1.0f;
+    CHECK(greedy(std::span<const float>(numbers)) < size);
   }
 }
 

@@ -104,8 +104,9 @@ class continuous_batch {
   /// paused, the step runs its next layer, and more layers while these have at most about `prompt_tokens` rows times the number of the
   /// model's layers. `prompt_tokens` counts as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that
   /// were stopped. If the step throws, it is abandoned, and each sequence then runs its part of the step alone. So a sequence whose step
-  /// fails leaves with its fault, and the others go on. If a sequence lost tokens because the step was abandoned, it leaves with the fault,
-  /// too: its answer would no longer be the one that it has alone. An observer that stops a step ends all sequences of this step.
+  /// fails leaves with its fault, and the others go on. If a sequence cannot
+  /// repeat its part with the same result, it leaves with the fault, too: abandoning the step lost tokens, or the scorer remembers the
+  /// step. An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     drop_stopped();
     prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);
@@ -182,12 +183,18 @@ class continuous_batch {
     sequence_step<Backend> step;
     std::size_t known;  // tokens of the sequence before the step
     std::size_t lost;   // tokens that no later step can compute further, before the step
+    std::size_t rows;   // rows that the session planned before the step
 
-    /// Returns whether the step left the sequence as it was: it was not done, and abandoning it lost no tokens.
-    bool undone() const { return whose->seq.known() == known && whose->seq.session().tokens().lost_count() == lost; }
+    /// Returns whether the sequence can run the abandoned step again, with the same result: the step was not done, no tokens were lost, and
+    /// the scorer remembers nothing of the step.
+    bool repeatable() const {
+      const any_session& session = whose->seq.session();
+      return whose->seq.known() == known && session.tokens().lost_count() == lost && !(session.remembers() && session.stats().rows > rows);
+    }
   };
   static part part_of(member& m, const sequence_step<Backend>& step) {
-    return {&m, step, m.seq.known(), m.seq.session().tokens().lost_count()};
+    const any_session& session = m.seq.session();
+    return {&m, step, m.seq.known(), session.tokens().lost_count(), session.stats().rows};
   }
 
   /// The last piece of a prompt that pauses between layers.
@@ -303,7 +310,7 @@ class continuous_batch {
     } catch (...) {
       const bool alone = parts.size() == 1;
       for (const part& p : parts) {
-        if (!alone && p.undone())
+        if (!alone && p.repeatable())
           run(std::span(&p, 1));
         else
           p.whose->fail();

@@ -47,10 +47,11 @@ Scalar largest(std::span<const Scalar> numbers) {
   return most;
 }
 
-/// Returns the token with the largest logit; for equal logits, the lowest id.
+/// Returns the token with the largest logit; for equal logits, the lowest id. With NaN among the logits, returns any token.
 template <class Scalar>
 token_id greedy(std::span<const Scalar> logits) {
-  return static_cast<token_id>(std::ranges::find(logits, largest(logits)) - logits.begin());
+  const auto found = std::ranges::find(logits, largest(logits));
+  return found == logits.end() ? 0 : static_cast<token_id>(found - logits.begin());
 }
 
 /// Returns log(sum(exp(logits))), computed in double. The result minus a token's logit is -log of the token's softmax probability, in nats.

@@ -51,6 +51,7 @@ class any_session {
   /// Returns whether a decode step may read several drafted tokens at once. It may if no decode step prunes and the scorer gathers no
   /// windows. A scorer that gathers windows takes several tokens in one step for a prompt.
   bool may_speculate() const noexcept { return chunk_layers(phase::decode) == layers() && evidence_window() == 0; }
+  bool remembers() const noexcept { return machine_->remembers(); }
   std::size_t known() const noexcept { return machine_->known(); }
   const frontier_table& tokens() const noexcept { return machine_->tokens(); }
   const statistics& stats() const noexcept { return machine_->stats(); }

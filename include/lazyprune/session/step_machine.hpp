@@ -202,6 +202,9 @@ class step_machine {
   /// however the prompt was cut.
   virtual std::size_t evidence_window() const noexcept = 0;
 
+  /// Returns whether the scorer keeps a number for each token from step to step. abandon() does not undo what a step changed in them.
+  bool remembers() const noexcept { return remembers_; }
+
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
   /// to the next. Spills count as saved once the next layer is entered. Frontiers that have grown do not go back. If a layer was entered
   /// and not left, the engine must remove the keys and values that it wrote for that layer.
