@@ -33,7 +33,10 @@ class path_tolerance {
 
   /// The tolerance for any backend with keys and values of type `kv`. `rounds`: whether the backend rounds numbers to bf16 before it
   /// multiplies them by numbers in bf16.
-  path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
+  ///
+  /// `rounds_results`: whether the products with such weights also round their results, except in the residual stream and the logits.
+  path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens,
+                 bool rounds_results = false)
       : model_(model) {
     // A rounding to f16 has 1/8 of the error of a rounding to bf16. In q8_0, an error is up to half a code, which is 1/254 of the largest
     // of 32 numbers. If they are normal, the largest is 2.4 times their root mean square. The variance of such errors is that of 11
@@ -43,6 +46,8 @@ class path_tolerance {
     if (rounds && weights == lazyprune::dtype::bf16) {
       in_bf16_ += 4;  // the inputs of q, k and v; of o; of gate and up; of down
       head_in_bf16_ = 1;
+      // Queries and keys before RoPE, and both inputs of a gate. If values are stored in bf16, they are rounded only once, see below.
+      if (rounds_results) in_bf16_ += kv == bf16 ? 4 : 5;
     }
     in_bf16_ += 2 * of_kv;                                    // keys, values
     if (rounds && (kv == bf16 || kv == q8_0)) in_bf16_ += 2;  // queries, attention weights

@@ -79,9 +79,10 @@ TEST_CASE("cuda: only new data is copied between host and device, unless a layer
 
   SUBCASE("dense") {
     auto text = begin(net, dense());
-    // Copies of the first layer: token ids, positions (also the slots), and the ranges that the rows attend to. Every layer: the address of
-    // its new block of keys and values. The last layer computes one row to the end: its index, its position and its range.
-    std::vector<traffic> expected{{4, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {4, 1, logits}};
+    // Copies of the first layer: token ids, then positions, which are also the slots, with the address of the new block of keys and values,
+    // then the ranges that the rows attend to. Every other layer: the address of its new block. The last layer computes one row to the
+    // end: its index, then its position and its range.
+    std::vector<traffic> expected{{3, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {3, 1, logits}};
     CHECK(crossed(work, text, prompt, phase::prefill) == expected);
     // Copies for a token: its id, its position (also the slot), and its range.
     expected = {{3, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 1, logits}};
@@ -97,7 +98,7 @@ TEST_CASE("cuda: only new data is copied between host and device, unless a layer
     // prunes: the tokens' positions and standing, where dropped rows are stored, and the lists of all later layers. To the host: 30
     // indices, 60 scores and three numbers.
     const std::vector<traffic> found = crossed(work, text, prompt, phase::prefill);
-    CHECK(found[0] == traffic{4, 0, 0});
+    CHECK(found[0] == traffic{3, 0, 0});
     CHECK(found[1] == traffic{10, 1, (30 + 60 + 3) * sizeof(float)});
     for (const std::size_t l : {2u, 3u, 4u}) CHECK(found[l] == traffic{0, 0, 0});
     CHECK(found[5] == traffic{0, 1, logits});

@@ -80,7 +80,8 @@ TEST_CASE("rows can be stored before their tokens are known: the slots are those
     for (const std::size_t first : {0u, 2u}) {
       const std::size_t count = first == 0 ? 2 : 1;
       const rows_view<const float> some{rows.data() + first, count, 1, 1};
-      to.put_unnamed(backend, 0, std::span(slots).subspan(first, count), some, some);
+      to.put_unnamed(0, std::span(slots).subspan(first, count),
+                     [&](auto& of_layer, auto there) { backend.put(of_layer, there, some, some); });
     }
   };
   put_unnamed(cache);

@@ -36,10 +36,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Activations are float and stay on the device, so a rows_view holds a device address. Weights are float or bf16. Sums are float. By
-/// default, operands of products with bf16 weights are the exception: norms, attention and gates write them in bf16. In a layer with more
-/// than 16 rows, queries and attention weights are rounded to bf16 before a product with bf16 keys and values. With `execution::exact`,
-/// activations, queries and attention weights are not rounded. The backend then keeps bf16 weights as float, in twice the memory.
+/// Activations stay on the device, so a rows_view holds a device address. Weights are float or bf16. Sums, the residual stream and logits
+/// are float. By default, bf16 weights make everything else in a layer bf16:
+/// - Norms, attention and gates round their results, which are operands of products with such weights.
+/// - The products round queries, keys and values, before RoPE, and the two inputs of a gate. For more than 4 rows, the biases of these
+///   products are bf16, too. The gate of 4 rows or fewer reads its inputs before they are rounded.
+/// - RoPE computes in float. It rounds keys to the type of the KV cache.
+/// In a layer with more than 16 rows, queries after RoPE and attention weights are rounded to bf16 before a product with bf16 keys and
+/// values. With `execution::exact`, nothing of this is rounded. The backend then keeps bf16 weights as float, in twice the memory.
 ///
 /// An operation that copies numbers to the host waits for the copy. Every other operation returns when its work is queued. Scratch
 /// memory grows to the largest operation seen and is then reused. The same input gives the same bits in every run, but a row may get other
@@ -57,17 +61,24 @@ class cuda_backend {
 
   class parameters {
    public:
-    explicit parameters(const host_parameters<float>& from) : memory_(from.size()) {
+    explicit parameters(const host_parameters<float>& from) : memory_(from.size()), rounded_(from.size()) {
       if (from.size() == 0) return;
+      std::vector<std::uint16_t> rounded(from.size());
+      std::transform(from.data(), from.data() + from.size(), rounded.begin(), bf16_of_float);
       device::check(cudaMemcpyAsync(memory_.data(), from.data(), from.bytes(), cudaMemcpyHostToDevice, device::stream()), "parameters");
+      device::check(cudaMemcpyAsync(rounded_.data(), rounded.data(), rounded_.bytes(), cudaMemcpyHostToDevice, device::stream()),
+                    "parameters");
       device::synchronize();
     }
     std::size_t size() const { return memory_.size(); }
-    std::size_t bytes() const { return memory_.bytes(); }
+    std::size_t bytes() const { return memory_.bytes() + rounded_.bytes(); }
     const float* data() const { return memory_.data(); }
+    /// Returns these parameters as the bias of a product.
+    device::bias_of_product bias() const { return {memory_.data(), rounded_.data()}; }
 
    private:
     device::array<float, device::purpose::weights> memory_;
+    device::array<std::uint16_t, device::purpose::weights> rounded_;
   };
 
   class rope_table {
@@ -126,7 +137,7 @@ class cuda_backend {
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) {
     assert(out.columns == x.columns);
-    norm(x, weight, epsilon, span(out));
+    norm(span(x), x.rows, x.columns, weight, epsilon, span(out));
   }
 
   void prepare(operand& x, std::size_t rows, const matrix& w) const {
@@ -143,10 +154,31 @@ class cuda_backend {
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, operand& out) {
     assert(x.rows == out.rows() && x.columns == out.columns());
-    by_type(out, [&](auto to) { norm(x, weight, epsilon, to); });
+    by_type(out, [&](auto to) { norm(span(x), x.rows, x.columns, weight, epsilon, to); });
+  }
+
+  /// Replaces each head of x (rows, heads * head_dim) by its rms_norm.
+  void norm_heads(operand& x, std::size_t head_dim, const parameters& weight, double epsilon) {
+    by_type(x, [&]<class T>(device::row_span<T> rows) {
+      if (x.pitch() == x.columns())
+        return norm(device::row_span<const T>{rows.data, head_dim}, x.rows() * (x.columns() / head_dim), head_dim, weight, epsilon,
+                    device::row_span<T>{rows.data, head_dim});
+      for (std::size_t head = 0; head < x.columns(); head += head_dim)
+        norm(device::row_span<const T>{rows.data + head, rows.stride}, x.rows(), head_dim, weight, epsilon,
+             device::row_span<T>{rows.data + head, rows.stride});
+    });
   }
 
   void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) { multiply(x, w, bias, false, out); }
+
+  /// Makes room in `out` for the results of products with w, in the type of w.
+  void prepare_results(operand& out, std::size_t rows, const matrix& w) const { out.prepare(rows, w.type()); }
+
+  /// Writes all rows of `out`, see prepare_results.
+  void multiply(const operand& x, const matrix& w, const parameters* bias, operand& out) {
+    assert(x.rows() == out.rows());
+    out.type() == dtype::bf16 ? multiply(x, w, bias, false, out.view<std::uint16_t>()) : multiply(x, w, bias, false, out.view<float>());
+  }
 
   void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) { multiply(x, w, bias, true, out); }
 
@@ -159,16 +191,16 @@ class cuda_backend {
     assert(2 * out.columns() == w.outputs() && x.rows() == out.rows());
     if (device::products::are_few(x.rows(), w))
       return device::products::multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out.from(0));
-    const rows_view<float> both{gated_.reserve(x.rows() * w.outputs()), x.rows(), w.outputs(), w.outputs()};
-    multiply(x, w, bias, false, both);
-    by_type(out, [&]<class To>(device::row_span<To> to) {
-      launch_pieces(device::gate_rows<To>, x.rows(), out.columns(), span(rows_view<const float>(both)), out.columns(), gate, to);
-    });
+    if (w.type() == dtype::bf16 && out.type() == dtype::bf16)
+      multiply_and_gate<std::uint16_t>(x, w, bias, gate, out);
+    else
+      multiply_and_gate<float>(x, w, bias, gate, out);
   }
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) {
     assert(positions.size() == x.rows && rope.half() == head_dim / 2);
-    launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), x.columns / head_dim, head_dim / 2, send(positions), rope.data());
+    launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), static_cast<unsigned>(x.columns / head_dim),
+                  device::rotation{send(positions), rope.data(), static_cast<unsigned>(rope.half())});
   }
 
   /// After this call, operations up to these sizes allocate neither device memory nor page-locked memory of the host. Reading an operand
@@ -178,12 +210,12 @@ class cuda_backend {
     attention_.reserve(most);
     choices_.reserve(most.active, most.selections);
     back_.reserve();
-    gated_.reserve(most.block * most.gated_outputs);
+    gated_.reserve(most.block * matrix::pitch_of(most.gated_outputs) * sizeof(float));
     moved_.reserve(most.rows * most.columns);
     read_.reserve(most.read * most.shape.kv_heads * most.shape.head_dim);
-    // Makes room for the largest lists of any operation. A copy within one buffer has two moves a row. Attention has one range a row, and 5
-    // bytes at most for each active token: the token's slot, and its share of a block's address.
-    lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * sizeof(uint2) + most.active * 5 + 256);
+    // Makes room for the largest lists of any operation. A copy within one buffer has two moves a row. Attention has a range and a position
+    // for each row, and 5 bytes at most for each active token: the token's slot, and its share of a block's address.
+    lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * (sizeof(uint2) + sizeof(position)) + most.active * 5 + 256);
   }
   void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
@@ -192,18 +224,36 @@ class cuda_backend {
   /// If execution::kv is set, an empty cache takes this type. Otherwise the cache keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);
-    kv.reserve(slots, kv_type_.value_or(kv.type()));
-    const auto [there, blocks] = lists_.send(slots, kv.addresses(blocks_));
-    launch_pieces(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), span(k),
-                  span(v), there, const_cast<void* const*>(blocks), static_cast<unsigned>(kv.kv_heads()),
-                  static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
+    put(kv, slots, span(k), span(v), row_positions{}, nullptr);
+  }
+
+  /// Rotates k by RoPE, and puts k and v, which have the same type, as `put` does. Their rows are those from `first` on, one for each slot.
+  void rotate_and_put(kv_layer& kv, std::span<const std::uint32_t> slots, const operand& k, const operand& v, std::size_t first,
+                      const row_positions& positions, const rope_table& rope) {
+    assert(positions.in_backend || positions.on_host.size() == slots.size());
+    assert(first + slots.size() <= k.rows() && k.rows() == v.rows() && k.type() == v.type());
+    by_type(k, [&]<class T>(device::row_span<const T>) { put(kv, slots, k.rows_of<T>(first), v.rows_of<T>(first), positions, &rope); });
   }
 
   void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first,
               const attention_probe& probe) {
     assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
     assert(first + q.rows <= out.rows() && out.columns() == q.columns);
-    attention_.attend(q, kv, what, out.from(first), probe, lists_, back_);
+    attention_.attend({span(q), {}, {}}, {}, kv, what, out.from(first), probe, lists_, back_);
+  }
+
+  /// Rotates the rows of q from `first_query` on to `positions`, and attends as above. q itself is not changed.
+  void attend(const operand& q, std::size_t first_query, const row_positions& positions, const rope_table& rope, const kv_layer& kv,
+              const attention_rows& what, operand& out, std::size_t first, const attention_probe& probe) {
+    assert(positions.in_backend || positions.on_host.size() == what.rows.size());
+    assert(first_query + what.rows.size() <= q.rows() && what.active.size() == what.slots.size() && probe.queries <= what.rows.size());
+    assert(first + what.rows.size() <= out.rows() && out.columns() == q.columns());
+    device::query_rows queries{{}, {}, {nullptr, rope.data(), static_cast<unsigned>(rope.half())}};
+    if (q.type() == dtype::bf16)
+      queries.bf16 = q.rows_of<std::uint16_t>(first_query);
+    else
+      queries.floats = q.rows_of<float>(first_query);
+    attention_.attend(queries, positions, kv, what, out.from(first), probe, lists_, back_);
   }
 
   // The selections of a step, see choosing_backend.
@@ -217,10 +267,7 @@ class cuda_backend {
     choices_.store_dropped(x, store, slots, lists_);
   }
   void take_chosen(rows_view<float> x) { choices_.take_chosen(x, moved_.reserve(x.rows * x.columns)); }
-  void rotate_chosen(rows_view<float> x, std::size_t head_dim, std::size_t first, const rope_table& rope) {
-    launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), x.columns / head_dim, head_dim / 2, choices_.positions() + first,
-                  rope.data());
-  }
+  const position* chosen_positions() { return choices_.positions(); }
   void read_choices(std::vector<made_choice>& out) { choices_.read(out, back_); }
 
   /// The result is the same as that of copying one row after another, in the order of the lists: a source row that an earlier copy has
@@ -307,16 +354,43 @@ class cuda_backend {
     x.type() == dtype::bf16 ? work(x.template rows_of<std::uint16_t>()) : work(x.template rows_of<float>());
   }
 
-  template <class Out>
-  static void norm(rows_view<const float> x, const parameters& weight, double epsilon, device::row_span<Out> out) {
-    assert(weight.size() == x.columns);
-    launch_rows(device::norm_rows<Out>, x.rows, x.columns, device::threads_for(x.columns) / device::warp_lanes * sizeof(float), span(x),
-                weight.data(), static_cast<float>(epsilon), x.columns, out);
+  template <class In, class Out>
+  static void norm(device::row_span<const In> x, std::size_t rows, std::size_t columns, const parameters& weight, double epsilon,
+                   device::row_span<Out> out) {
+    assert(weight.size() == columns);
+    launch_rows(device::norm_rows<In, Out>, rows, columns, device::threads_for(columns) / device::warp_lanes * sizeof(float), x,
+                weight.data(), static_cast<float>(epsilon), columns, out);
   }
 
-  void multiply(const operand& x, const matrix& w, const parameters* bias, bool add, rows_view<float> out) {
+  template <class Out>
+  void multiply(const operand& x, const matrix& w, const parameters* bias, bool add, rows_view<Out> out) {
     assert(out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
-    products_.multiply(x, w, bias ? bias->data() : nullptr, add, out);
+    products_.multiply(x, w, bias ? bias->bias() : device::bias_of_product{}, add, out);
+  }
+
+  /// Computes a gated product with two kernels. The inputs of the gate are of type Between.
+  template <class Between>
+  void multiply_and_gate(const operand& x, const matrix& w, const parameters* bias, gate_activation gate, operand& out) {
+    const std::size_t pitch = matrix::pitch_of(w.outputs());
+    auto* const room = reinterpret_cast<Between*>(gated_.reserve(x.rows() * pitch * sizeof(Between)));
+    multiply(x, w, bias, false, rows_view<Between>{room, x.rows(), w.outputs(), pitch});
+    by_type(out, [&]<class To>(device::row_span<To> to) {
+      launch_pieces(device::gate_rows<Between, To>, x.rows(), out.columns(), device::row_span<const Between>{room, pitch}, out.columns(),
+                    gate, to);
+    });
+  }
+
+  /// Puts rows k and v of type T, one for each slot. Rotates k first if `rope` is not null.
+  template <class T>
+  void put(kv_layer& kv, std::span<const std::uint32_t> slots, device::row_span<const T> k, device::row_span<const T> v,
+           const row_positions& positions, const rope_table* rope) {
+    kv.reserve(slots, kv_type_.value_or(kv.type()));
+    const auto [there, blocks, sent] = lists_.send(slots, kv.addresses(blocks_), positions.on_host);
+    const device::rotation by{positions.in_backend ? positions.in_backend : sent, rope ? rope->data() : nullptr,
+                              static_cast<unsigned>(kv.head_dim() / 2)};
+    launch_pieces(kv.type() == dtype::bf16 ? device::put_rows<T, std::uint16_t> : device::put_rows<T, float>, slots.size(), kv.width(), k,
+                  v, by, there, const_cast<void* const*>(blocks), static_cast<unsigned>(kv.kv_heads()),
+                  static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
   }
 
   /// Launches one block of threads_for(columns) threads for each row.
@@ -377,14 +451,15 @@ class cuda_backend {
   device::lists lists_;
   device::read_back back_;
   mutable device::weight_upload upload_;
-  device::scratch<float> gated_;  // (rows, 2 ffn)
-  device::scratch<float> moved_;  // (rows, columns): copies of the rows that move within one buffer
-  device::scratch<float> read_;   // keys, values or an operand's rows, for the host
+  device::scratch<std::byte> gated_;  // (rows, 2 ffn) in float or bf16
+  device::scratch<float> moved_;      // (rows, columns): copies of the rows that move within one buffer
+  device::scratch<float> read_;       // keys, values or an operand's rows, for the host
   std::vector<const void*> blocks_;
   std::vector<device::row_move> moves_, leaving_;
   std::vector<std::uint32_t> source_of_;  // for copy_rows: the source row of each destination row, or `none`
 };
 
+static_assert(attention_from_operands<cuda_backend>);
 static_assert(choosing_backend<cuda_backend>);
 
 }  // namespace v0

@@ -149,6 +149,13 @@ struct attention_probe {
   std::size_t rows(const attention_shape& shape) const { return probes.empty() ? queries * heads(shape) : probes.size(); }
 };
 
+/// The positions to which RoPE rotates rows, one for each row. If the host does not know them yet, because the backend has chosen the
+/// tokens (choosing_backend), they are in the backend's memory.
+struct row_positions {
+  std::span<const position> on_host;
+  const position* in_backend = nullptr;  // null: the positions are on_host
+};
+
 /// The largest sizes that operations will be given, for `reserve`.
 struct operation_sizes {
   std::size_t rows;           // rows that are embedded, moved or stored at a time
@@ -249,6 +256,29 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   { rope.bytes() } -> std::convertible_to<std::size_t>;
 };
 
+/// A backend that also keeps queries, keys and values in operands, from the product that computes them until attention or the KV cache
+/// reads them. The product can then write them in the type of the weights, and the kernel that reads them can rotate them. A transformer
+/// uses these operations instead of those for rows:
+///   prepare_results(out, rows, w)             makes room in the operand `out` for `rows` rows of products with w
+///   multiply(operand, w, bias, out)           x w^T + bias, to all rows of `out`
+///   norm_heads(x, head_dim, weight, epsilon)  rms_norm of each head of x, in place
+///   rotate_and_put(kv, slots, k, v, first, positions, rope)
+///                                             RoPE of the rows of k from `first` on, then `put` of these rows; k does not change
+///   attend(q, first_query, positions, rope, kv, what, out, first, probe)
+///                                             RoPE of the rows of q from first_query on, then `attend`; q does not change
+template <class B>
+concept attention_from_operands = tensor_backend<B> &&
+    requires(B b, std::size_t n, double epsilon, std::span<const std::uint32_t> ids, const typename B::matrix& w,
+             const typename B::parameters& p, const typename B::parameters* bias, const typename B::rope_table& rope,
+             typename B::kv_layer& kv, const typename B::kv_layer& keys, const attention_rows& what, const attention_probe& probe,
+             typename B::operand& to, const typename B::operand& from, const row_positions& positions) {
+  b.prepare_results(to, n, w);
+  b.multiply(from, w, bias, to);
+  b.norm_heads(to, n, p, epsilon);
+  b.rotate_and_put(kv, ids, from, from, n, positions, rope);
+  b.attend(from, n, positions, rope, keys, what, to, n, probe);
+};
+
 /// Calls work() by the backend's `in_one_team`, or itself if the backend has none. Threads that start and end with every step may wait for
 /// the system each time, so a loop of many steps is best one `work`.
 template <tensor_backend B, class Work>
@@ -289,18 +319,19 @@ struct made_choice {
 ///   choose()                                         selects by the rules of session/engine_choice.hpp
 ///   store_dropped(x, store, slots)                   like store_rows: the rows that were dropped, in the order of their positions
 ///   take_chosen(x)                                   moves the rows that were chosen to the front of x
-///   rotate_chosen(x, head_dim, first, rope)          like rotate, for the chosen tokens from `first` on
+///   chosen_positions()                               returns where the positions of the tokens that were chosen last are, in the backend's
+///                                                    memory (row_positions); the next `choose` overwrites them
 ///   read_choices(out)                                copies the results of all selections to the host, and waits for them
 template <class B>
-concept choosing_backend = tensor_backend<B> &&
+concept choosing_backend = attention_from_operands<B> &&
     requires(B b, std::span<const position> positions, std::span<const candidacy> standing, std::size_t n,
              std::span<const selection_size> sizes, rows_view<typename B::scalar> x, typename B::row_store& store,
-             const typename B::rope_table& rope, std::vector<made_choice>& out) {
+             std::vector<made_choice>& out) {
   b.begin_choices(positions, standing, n, sizes);
   b.choose();
   b.store_dropped(x, store, positions);
   b.take_chosen(x);
-  b.rotate_chosen(x, n, n, rope);
+  { b.chosen_positions() } -> std::convertible_to<const position*>;
   b.read_choices(out);
 };
 

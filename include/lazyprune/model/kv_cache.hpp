@@ -37,6 +37,12 @@ class kv_cache {
   /// and then new slots.
   void put(Backend& backend, layer_id layer, std::span<const position> tokens, rows_view<const typename Backend::scalar> k,
            rows_view<const typename Backend::scalar> v) {
+    put(layer, tokens, [&](typename Backend::kv_layer& rows, std::span<const std::uint32_t> slots) { backend.put(rows, slots, k, v); });
+  }
+
+  /// Calls put_rows(rows, slots), which must store the keys and values of the tokens in these slots of the layer's rows.
+  template <class PutRows>
+  void put(layer_id layer, std::span<const position> tokens, const PutRows& put_rows) {
     if (tokens.empty()) return;
     layer_rows& at = layers_[layer];
     if (at.slots.size() <= tokens.back()) at.slots.resize(tokens.back() + 1, none);
@@ -48,7 +54,7 @@ class kv_cache {
       if (!at.free.empty()) at.free.pop_back();
       at.slots[tokens[i]] = new_slots_[i];
     }
-    backend.put(at.rows, new_slots_, k, v);
+    put_rows(at.rows, std::span<const std::uint32_t>(new_slots_));
   }
 
   /// Writes the slots to `out` that `put` would give to the next `count` rows of a layer.
@@ -61,11 +67,11 @@ class kv_cache {
     for (std::uint32_t& slot : out) slot = free > 0 ? at.free[--free] : next++;
   }
 
-  /// Stores `k` and `v` in slots that `next_slots` wrote. The tokens of these rows are not known yet. Call `name` later, before another
-  /// `put`.
-  void put_unnamed(Backend& backend, layer_id layer, std::span<const std::uint32_t> slots, rows_view<const typename Backend::scalar> k,
-                   rows_view<const typename Backend::scalar> v) {
-    backend.put(layers_[layer].rows, slots, k, v);
+  /// Calls put_rows(rows, slots), which must store keys and values in these slots of the layer's rows. `next_slots` wrote the slots. The
+  /// tokens of these rows are not known yet. Call `name` later, before another `put`.
+  template <class PutRows>
+  void put_unnamed(layer_id layer, std::span<const std::uint32_t> slots, const PutRows& put_rows) {
+    put_rows(layers_[layer].rows, slots);
   }
 
   /// Names the tokens, which ascend, of all slots that next_slots wrote for this layer.

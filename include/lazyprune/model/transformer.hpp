@@ -581,6 +581,13 @@ class transformer {
     return std::span<const position>(work_.positions_).subspan(first, count);
   }
 
+  /// Returns the positions to which RoPE rotates the `count` rows from `first` on.
+  row_positions rope_positions(std::size_t first, std::size_t count) {
+    if constexpr (choosing_backend<Backend>)
+      if (ahead_.unnamed) return {{}, backend_.chosen_positions() + positions(first, count).front()};
+    return {positions(first, count)};
+  }
+
   /// Calls work(item, first, count) for each sequence with rows among the `count` rows from `first` on.
   template <class Work>
   void for_items(std::size_t first, std::size_t count, const Work& work) {
@@ -592,32 +599,57 @@ class transformer {
 
   void keys_and_values(layer_id l, std::size_t first, std::size_t n, const operand& norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
-    const rows k = room(work_.k_, n), v = room(work_.v_, n);
     during(common_, step_section::qkv, [&] {
-      backend_.multiply(norm, w.k, get(w.k_bias), k);
-      backend_.multiply(norm, w.v, get(w.v_bias), v);
+      multiply(norm, w.k, w.k_bias, n, work_.k_);
+      multiply(norm, w.v, w.v_bias, n, work_.v_);
     });
     during(common_, step_section::rope, [&] {
-      rotate(l, k, w.k_norm, first);
-      for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
-        const rows k_of = k.slice(from - first, count), v_of = v.slice(from - first, count);
-        if (ahead_.unnamed)
-          p.seq->kv_.put_unnamed(backend_, l, std::span(ahead_.slots[ahead_at_]).subspan(from, count), k_of, v_of);
-        else
-          p.seq->kv_.put(backend_, l, positions(from, count), k_of, v_of);
-      });
+      if constexpr (attention_from_operands<Backend>) {
+        if (w.k_norm) backend_.norm_heads(work_.k_, config_.head_dim, *w.k_norm, config_.rms_epsilon);
+        for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
+          const auto put_rows = [&](typename Backend::kv_layer& kv, std::span<const std::uint32_t> slots) {
+            backend_.rotate_and_put(kv, slots, work_.k_, work_.v_, from - first, rope_positions(from, count), work_.rope(rope_of(l, p)));
+          };
+          if (ahead_.unnamed)
+            p.seq->kv_.put_unnamed(l, std::span<const std::uint32_t>(ahead_.slots[ahead_at_]).subspan(from, count), put_rows);
+          else
+            p.seq->kv_.put(l, positions(from, count), put_rows);
+        });
+      } else {
+        const rows k = room(work_.k_, n), v = room(work_.v_, n);
+        rotate(l, k, w.k_norm, first);
+        for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
+          p.seq->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
+        });
+      }
     });
+  }
+
+  /// Computes the product of n rows with the weight of queries, keys or values.
+  template <class Out>
+  void multiply(const operand& x, const matrix& w, const std::optional<parameters>& bias, std::size_t n, Out& out) {
+    if constexpr (attention_from_operands<Backend>) {
+      backend_.prepare_results(out, n, w);
+      backend_.multiply(x, w, get(bias), out);
+    } else {
+      backend_.multiply(x, w, get(bias), room(out, n));
+    }
   }
 
   /// Computes the rest of the layer for n output rows. `norm`: these rows after the attention norm.
   void compute_outputs(layer_id l, std::size_t first, std::size_t n, const operand& norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
-    const rows out = work_.x_.view().slice(first, n), q = room(work_.q_, n);
-    during(common_, step_section::qkv, [&] { backend_.multiply(norm, w.q, get(w.q_bias), q); });
-    during(common_, step_section::rope, [&] { rotate(l, q, w.q_norm, first); });
+    const rows out = work_.x_.view().slice(first, n);
+    during(common_, step_section::qkv, [&] { multiply(norm, w.q, w.q_bias, n, work_.q_); });
+    during(common_, step_section::rope, [&] {
+      if constexpr (!attention_from_operands<Backend>)
+        rotate(l, room(work_.q_, n), w.q_norm, first);
+      else if (w.q_norm)
+        backend_.norm_heads(work_.q_, config_.head_dim, *w.q_norm, config_.rms_epsilon);
+    });
     backend_.prepare(work_.attended_, n, w.o);
     for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
-      during(p.observer, step_section::attention, [&] { attend(p, l, from, q.slice(from - first, count), from - first); });
+      during(p.observer, step_section::attention, [&] { attend(p, l, from, count, from - first); });
     });
     during(common_, step_section::output, [&] { add_product(work_.attended_, w.o, w.o_bias, w.o_norm, out); });
 
@@ -647,41 +679,45 @@ class transformer {
       backend_.rms_norm(by_head, *norm, config_.rms_epsilon, by_head);
     }
     const auto turn = [&](rows some, std::size_t from, rope_kind kind) {
-      if constexpr (choosing_backend<Backend>)
-        if (ahead_.unnamed) return backend_.rotate_chosen(some, config_.head_dim, positions(from, 1).front(), work_.rope(kind));
       backend_.rotate(some, config_.head_dim, positions(from, some.rows), work_.rope(kind));
     };
-    if (config_.window_rope && config_.window(l) > 0) return turn(x, first, rope_kind::windowed);
-    const rope_kind kind = running_.front()->seq->rope();
-    if (std::ranges::all_of(running_, [&](const batch_item* p) { return p->seq->rope() == kind; })) return turn(x, first, kind);
+    const rope_kind kind = rope_of(l, *running_.front());
+    if (std::ranges::all_of(running_, [&](const batch_item* p) { return rope_of(l, *p) == kind; })) return turn(x, first, kind);
     for_items(first, x.rows,
-              [&](const batch_item& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, p.seq->rope()); });
+              [&](const batch_item& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, rope_of(l, p)); });
   }
 
-  /// Computes the attention of one sequence's rows, from row `first` of the batch on. `q` holds their queries. The results go to the rows
-  /// of work_.attended_ from `to` on.
-  void attend(const batch_item& p, layer_id l, std::size_t first, rows q, std::size_t to) {
-    const std::span<const position> tokens = positions(first, q.rows);
+  rope_kind rope_of(layer_id l, const batch_item& p) const {
+    return config_.window_rope && config_.window(l) > 0 ? rope_kind::windowed : p.seq->rope();
+  }
+
+  /// Computes the attention of one sequence's `count` rows, from row `first` of the batch on. The rows of work_.q_ from `to` on hold their
+  /// queries. The results go to the rows of work_.attended_ from `to` on.
+  void attend(const batch_item& p, layer_id l, std::size_t first, std::size_t count, std::size_t to) {
+    const std::span<const position> tokens = positions(first, count);
     const std::span<const position> all_rows = p.plan.rows.last(p.plan.output_rows), active = p.plan.active;
     if (ahead_.unnamed)
       work_.slots_ = ahead_.slots[ahead_at_];
     else
       p.seq->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
-    if (p.queries > 0 && first + q.rows == p.end())
+    if (p.queries > 0 && first + count == p.end())
       probe = {.data = ahead_.queueing ? nullptr : work_.probabilities_.data() + p.probabilities,
                .queries = p.queries,
                .stride = active.size(),
                .over_heads = p.over_heads,
                .probes = p.probes};
-    backend_.attend(q, p.seq->kv_.rows(l),
-                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim},
-                                   tokens,
-                                   active,
-                                   work_.slots_,
-                                   all_rows,
-                                   {config_.attention_scale, config_.attention_soft_cap, config_.window(l)}},
-                    work_.attended_, to, probe);
+    const attention_rows what{{config_.n_heads, config_.n_kv_heads, config_.head_dim},
+                              tokens,
+                              active,
+                              work_.slots_,
+                              all_rows,
+                              {config_.attention_scale, config_.attention_soft_cap, config_.window(l)}};
+    if constexpr (attention_from_operands<Backend>)
+      backend_.attend(work_.q_, to, rope_positions(first, count), work_.rope(rope_of(l, p)), p.seq->kv_.rows(l), what, work_.attended_, to,
+                      probe);
+    else
+      backend_.attend(work_.q_.view().slice(to, count), p.seq->kv_.rows(l), what, work_.attended_, to, probe);
   }
 
   static std::size_t probe_queries(const step<any_session>& step) {

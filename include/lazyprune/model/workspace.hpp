@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <lazyprune/model/model.hpp>
@@ -71,11 +72,14 @@ class workspace {
     // LongRoPE has other frequencies for long sequences than for short ones. Steps may need both tables.
     for (const std::size_t length : {std::size_t{1}, most.tokens}) reserve(rope_kind_for(c, length), most.tokens);
     x_.reserve(rows);
-    for (buffer* b : {&q_, &k_, &v_}) b->reserve(block);
+    if constexpr (!attention_from_operands<Backend>)
+      for (buffer* b : {&q_, &k_, &v_}) b->reserve(block);
     between_.reserve(std::max(block, std::min(most.tokens, Backend::block_rows)));
     logits_rows_.reserve(most.outputs);
     for (const layer_weights<Backend>& w : model_->weights.layers) {  // layers may have weights of different types
       backend_->prepare(normed_, block, w.q);
+      if constexpr (attention_from_operands<Backend>)
+        for (operand* o : {&q_, &k_, &v_}) backend_->prepare_results(*o, block, w.q);
       backend_->prepare(normed_, block, w.gate_up);
       backend_->prepare(attended_, block, w.o);
       backend_->prepare(ffn_, block, w.down);
@@ -96,7 +100,8 @@ class workspace {
   std::size_t bytes(std::size_t tokens) const {
     std::size_t scratch = backend_->bytes();
     for (const auto& rope : ropes_) scratch += rope ? rope->bytes_of(tokens) : 0;
-    for (const buffer* b : {&x_, &between_, &q_, &k_, &v_, &logits_rows_}) scratch += b->bytes();
+    for (const buffer* b : {&x_, &between_, &logits_rows_}) scratch += b->bytes();
+    for (const attention_input* a : {&q_, &k_, &v_}) scratch += a->bytes();
     for (const operand* o : {&normed_, &attended_, &ffn_}) scratch += o->bytes();
     return scratch + (probabilities_.capacity() + values_.capacity()) * sizeof(float) + slots_.capacity() * sizeof(std::uint32_t);
   }
@@ -106,6 +111,7 @@ class workspace {
 
   using buffer = typename Backend::buffer;
   using operand = typename Backend::operand;
+  using attention_input = std::conditional_t<attention_from_operands<Backend>, operand, buffer>;
 
   void reach(rope_kind kind, std::size_t positions) {
     auto& rope = ropes_[static_cast<std::size_t>(kind)];
@@ -120,7 +126,7 @@ class workspace {
   buffer x_;                    // (rows of a layer, over all sequences; hidden): the residual stream
   std::size_t outputs_ = 0;     // rows at the front of x_ that are outputs of the last step
   buffer between_;              // (block, hidden): products before their norm, and waiting rows on their way to the Aux Cache
-  buffer q_, k_, v_;            // (block, heads * head_dim)
+  attention_input q_, k_, v_;   // (block, heads * head_dim)
   buffer logits_rows_;          // (rows whose logits are read, vocabulary)
   operand normed_;              // (block, hidden)
   operand attended_;            // (block, heads * head_dim)

@@ -122,7 +122,7 @@ TEST_CASE("launches ask for the shared memory that the budgets state, and as man
   check_budgets<64>(all);
   check_budgets<128>(all);
   check_budgets<256>(all);
-  CHECK(all.size() == 28);
+  CHECK(all.size() == 29);
   CHECK(all.at("choose_tokens").shared_bytes == device::selection_block::shared_bytes);
   CHECK(all.at("choose_tokens").threads == device::selection_block::most_threads);
   CHECK(all.at("join_splits").shared_bytes == device::split_join::shared_bytes);
@@ -245,8 +245,7 @@ TEST_CASE("attention allocates nothing the second time, and heads that are too w
   const auto attend = [&](std::size_t rows) {
     attention_rows what = s.what();
     what.rows = what.rows.last(rows);
-    layer.attend({q.data(), rows, s.q_width(), s.q_width()}, kv, what, {{out.data(), s.q_width()}, {}}, {probe.data(), 1, 300}, lists,
-                 back);
+    layer.attend({{q.data(), s.q_width()}, {}, {}}, {}, kv, what, {{out.data(), s.q_width()}, {}}, {probe.data(), 1, 300}, lists, back);
   };
   attend(40), attend(3);
   device::synchronize();
@@ -260,6 +259,6 @@ TEST_CASE("attention allocates nothing the second time, and heads that are too w
   attention_rows wide = s.what();
   wide.shape.head_dim = 257;
   CHECK(error_of([&] {
-          layer.attend({q.data(), 40, 1028, 1028}, kv, wide, {{out.data(), 1028}, {}}, {}, lists, back);
+          layer.attend({{q.data(), 1028}, {}, {}}, {}, kv, wide, {{out.data(), 1028}, {}}, {}, lists, back);
         }) == unsupported("cuda: attention", {"256", ", found 257"}));
 }

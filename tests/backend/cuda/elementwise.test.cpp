@@ -85,18 +85,20 @@ TEST_CASE("rows give the same bits at any alignment, in any number of pieces") {
         all.push_back(to.rows());
       };
       into([&](auto& to) {
-        launch(device::norm_rows<float>, {rows}, {threads}, 32, device::stream(), from.view(), weight.data(), 1e-5f, columns, to.span());
+        launch(device::norm_rows<float, float>, {rows}, {threads}, 32, device::stream(), from.view(), weight.data(), 1e-5f, columns,
+               to.span());
       });
       into([&](auto& to) { launch(device::add_rows<float>, grid, {threads}, 0, device::stream(), from.view(), columns, to.span()); });
       into([&](auto& to) {
-        launch(device::gate_rows<float>, grid, {threads}, 0, device::stream(), wide.view(), columns, gate_activation::silu, to.span());
+        launch(device::gate_rows<float, float>, grid, {threads}, 0, device::stream(), wide.view(), columns, gate_activation::silu,
+               to.span());
       });
       into([&](auto& to) {
         launch(device::embed_rows<float>, grid, {threads}, 0, device::stream(), from.view(), ids.data(), 1.5f, columns, to.span());
       });
       into([&](auto& to) {
-        launch(device::rotate_rows<float>, grid, {threads}, 0, device::stream(), to.span(), columns / (2 * half), half, ids.data(),
-               table.data());
+        launch(device::rotate_rows<float>, grid, {threads}, 0, device::stream(), to.span(), static_cast<unsigned>(columns / (2 * half)),
+               device::rotation{ids.data(), table.data(), half});
       });
       into([&](auto& to) {
         std::vector<device::row_move> list;
@@ -157,10 +159,10 @@ TEST_CASE("norm_rows, gate_rows and convert_rows write in bf16 what they write i
           all.push_back(to.rows());
         };
         into([&](auto to) {
-          launch(device::norm_rows<T>, {rows}, {threads}, 32, device::stream(), from.view(), weight.data(), 1e-5f, columns, to);
+          launch(device::norm_rows<float, T>, {rows}, {threads}, 32, device::stream(), from.view(), weight.data(), 1e-5f, columns, to);
         });
         into([&](auto to) {
-          launch(device::gate_rows<T>, grid, {threads}, 0, device::stream(), wide.view(), columns, gate_activation::gelu_tanh, to);
+          launch(device::gate_rows<float, T>, grid, {threads}, 0, device::stream(), wide.view(), columns, gate_activation::gelu_tanh, to);
         });
         into([&](auto to) { launch(device::convert_rows<float, T>, grid, {threads}, 0, device::stream(), from.view(), columns, to); });
         return all;

@@ -29,6 +29,10 @@ class hosted_cuda {
 
   /// Returns true if operands of products with bf16 weights are rounded to bf16.
   bool rounds() const { return !exact_; }
+  /// Returns true if a gated product of this many rows rounds the inputs of the gate, when it writes results in bf16.
+  bool rounds_gate_inputs(std::size_t rows, const matrix& w) const {
+    return w.type() == lazyprune::dtype::bf16 && !lazyprune::device::products::are_few(rows, w);
+  }
   std::size_t bytes() const { return made_.bytes(); }
 
   matrix pack(std::span<const lazyprune::tensor> parts, lazyprune::dtype as) { return made_.pack(parts, as); }

@@ -31,11 +31,12 @@ TEST_CASE("rows are multiplied, with and without a bias, and stored or added to 
   const device::operand x = packed({1, 1, 1, 1, 1, 1, 0, 0, 0, 2}, 2, weight);
   on_device<float> bias({10, 20, 30}), out({100, 100, 100, 100, 100, 100, 100});
   device::products products;
-  for (int again = 0; again < 2; ++again) products.multiply(x, weight, bias.data(), true, {out.data(), 2, outputs, 4});
+  for (int again = 0; again < 2; ++again)
+    products.multiply(x, weight, {bias.data(), nullptr}, true, rows_view<float>{out.data(), 2, outputs, 4});
   CHECK(out.numbers() == std::vector<float>{150, 142, 180, 100, 142, 142, 172});
-  products.multiply(x, weight, nullptr, false, {out.data(), 2, outputs, 4});
+  products.multiply(x, weight, {}, false, rows_view<float>{out.data(), 2, outputs, 4});
   CHECK(out.numbers() == std::vector<float>{15, 1, 10, 100, 11, 1, 6});
-  products.multiply(packed({}, 0, weight), weight, nullptr, false, {out.data(), 0, outputs, 4});
+  products.multiply(packed({}, 0, weight), weight, {}, false, rows_view<float>{out.data(), 0, outputs, 4});
   CHECK((products.bytes() == 0 || products.bytes() == std::size_t{32} << 20));  // depends on the algorithms that cuBLASLt chooses
 }
 
@@ -44,7 +45,7 @@ TEST_CASE("an operand for a weight in bf16 is rounded to bf16") {
   const device::weight weight(only(stored({1.0f + 0x1p-9f, 1}, 1, 2, dtype::f32)), dtype::bf16, dtype::bf16, upload);
   on_device<float> out(1);
   device::products products;
-  products.multiply(packed({1.0f + 0x1p-9f, 0x1p-20f}, 1, weight), weight, nullptr, false, {out.data(), 1, 1, 1});
+  products.multiply(packed({1.0f + 0x1p-9f, 0x1p-20f}, 1, weight), weight, {}, false, rows_view<float>{out.data(), 1, 1, 1});
   CHECK(out.numbers()[0] == 1.0f + 0x1p-20f);
 }
 
@@ -59,8 +60,8 @@ TEST_CASE("a product is right for any number of rows and any order of calls, whe
   device::products products;
   for (const std::size_t count : {40u, 3u, 37u, 1u, 17u, 4u, 5u, 36u, 2u}) {
     CAPTURE(count);
-    products.multiply(packed({x.begin(), x.begin() + static_cast<std::ptrdiff_t>(count * inputs)}, count, weight), weight, nullptr, false,
-                      {out.data(), count, outputs, outputs});
+    products.multiply(packed({x.begin(), x.begin() + static_cast<std::ptrdiff_t>(count * inputs)}, count, weight), weight, {}, false,
+                      rows_view<float>{out.data(), count, outputs, outputs});
     const std::vector<float> found = out.numbers();
     for (std::size_t i = 0; i < count * outputs; ++i) {
       float expected = 0;

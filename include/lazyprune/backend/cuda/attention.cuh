@@ -16,9 +16,75 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
+/// Loads 16 bytes of stored numbers as floats.
+__device__ __forceinline__ void load_floats(global<const float> from, float (&to)[4]) {
+  const float4 four = load<float4>(from);
+  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+__device__ __forceinline__ void load_floats(global<const std::uint16_t> from, float (&to)[8]) {
+  const uint4 eight = load<uint4>(from);
+  const unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+  for (unsigned i = 0; i < 4; ++i) {
+    to[2 * i] = __uint_as_float(pairs[i] << 16);
+    to[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+  }
+}
+
+/// The queries of attention (rows, heads * head_dim), in float or in bf16. The row_span of the other type is null. The kernels rotate
+/// queries when they read them.
+struct query_rows {
+  row_span<const float> floats;
+  row_span<const std::uint16_t> bf16;
+  rotation by;
+
+  /// Returns number d of the head that begins at column `head`.
+  __device__ __forceinline__ float number(std::size_t row, std::size_t head, unsigned d) const {
+    const float x = stored(row, head + d);
+    if (!by.table) return x;
+    const unsigned half = by.half, i = d < half ? d : d - half;
+    const float other = stored(row, head + (d < half ? d + half : i));
+    const global<const float> turn = by.of_row(row);
+    const float cosine = turn[i], sine = turn[half + i];
+    return d < half ? first_turned(x, other, cosine, sine) : second_turned(other, x, cosine, sine);
+  }
+
+  /// Returns true if load_eight may be called with every d that is a multiple of eight.
+  __device__ __forceinline__ bool by_eight(unsigned head_dim) const {
+    const bool aligned = bf16.data ? fits<uint4>(bf16.data) && bf16.stride % 8 == 0 : fits<float4>(floats.data) && floats.stride % 4 == 0;
+    return aligned && head_dim % 8 == 0 && (!by.table || (by.half % 8 == 0 && fits<float4>(by.table)));
+  }
+  /// Loads the numbers d to d + 7 of the head that begins at column `head`.
+  __device__ __forceinline__ void load_eight(std::size_t row, std::size_t head, unsigned d, float (&to)[8]) const {
+    load_stored(row, head + d, to);
+    if (!by.table) return;
+    const unsigned half = by.half, i = d < half ? d : d - half;
+    float other[8];
+    load_stored(row, head + (d < half ? d + half : i), other);
+    const global<const float> turn = by.of_row(row) + i;
+    LAZYPRUNE_UNROLL for (unsigned e = 0; e < 8; e += 4) {
+      const float4 c = load<float4>(turn + e), s = load<float4>(turn + half + e);
+      const float cosines[4] = {c.x, c.y, c.z, c.w}, sines[4] = {s.x, s.y, s.z, s.w};
+      LAZYPRUNE_UNROLL for (unsigned j = 0; j < 4; ++j) to[e + j] = d < half ? first_turned(to[e + j], other[e + j], cosines[j], sines[j])
+                                                                             : second_turned(other[e + j], to[e + j], cosines[j], sines[j]);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ float stored(std::size_t row, std::size_t at) const {
+    return bf16.data ? to_float(static_cast<std::uint16_t>(bf16.row(row)[at])) : static_cast<float>(floats.row(row)[at]);
+  }
+  __device__ __forceinline__ void load_stored(std::size_t row, std::size_t at, float (&to)[8]) const {
+    if (bf16.data) return load_floats(bf16.row(row) + at, to);
+    float low[4], high[4];
+    load_floats(floats.row(row) + at, low);
+    load_floats(floats.row(row) + at + 4, high);
+    LAZYPRUNE_UNROLL for (unsigned i = 0; i < 4; ++i) to[i] = low[i], to[i + 4] = high[i];
+  }
+};
+
 /// The argument of the attention kernels. `blocks` has the addresses of a stored_kv's blocks.
 struct attention_task {
-  row_span<const float> q;            // (rows, heads * head_dim)
+  query_rows q;
   any_rows out;                       // (rows, heads * head_dim)
   global<const uint2> seen;           // (rows): a row sees the active tokens x to y - 1; x and y never decrease from row to row
   global<const std::uint32_t> slots;  // (active); if null, the slots are consecutive, from first_slot on
@@ -58,47 +124,54 @@ struct attention_task {
 inline constexpr float no_score = -3.4028234663852886e38f;                // less than every score; finite, so differences are never NaN
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();  // has weight 0, whatever the largest score is
 
-/// Loads 16 bytes of stored numbers as floats.
-__device__ __forceinline__ void load_floats(global<const float> from, float (&to)[4]) {
-  const float4 four = load<float4>(from);
-  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-}
-__device__ __forceinline__ void load_floats(global<const std::uint16_t> from, float (&to)[8]) {
-  const uint4 eight = load<uint4>(from);
-  const unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
-  for (unsigned i = 0; i < 4; ++i) {
-    to[2 * i] = __uint_as_float(pairs[i] << 16);
-    to[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
-  }
-}
-
-/// Writes k and v (rows, kv_heads * head_dim) into slots. The slots' blocks must be writable. Grid (rows, pieces_for(kv_heads * pitch)).
-template <class Stored>
-__global__ void put_rows(row_span<const float> k, row_span<const float> v, global<const std::uint32_t> slots, global<void* const> blocks,
-                         unsigned kv_heads, unsigned head_dim, unsigned pitch) {
+/// Rotates k by RoPE, and writes k and v (rows, kv_heads * head_dim) into slots. The slots' blocks must be writable. Grid (rows,
+/// pieces_for(kv_heads * pitch)). Each thread has pairs (i, i + half) of a head.
+/// budget put_rows: 40 registers, 0 bytes of shared memory, 6 blocks of 256 threads
+template <class In, class Stored>
+__global__ void __launch_bounds__(256, 6)
+    put_rows(row_span<const In> k, row_span<const In> v, rotation by, global<const std::uint32_t> slots, global<void* const> blocks,
+             unsigned kv_heads, unsigned head_dim, unsigned pitch) {
   wait_for_earlier_work();
   const unsigned slot = slots[blockIdx.x], width = kv_heads * pitch;
   const global<Stored> key = global<Stored>(static_cast<Stored*>(blocks[slot / stored_kv::block_slots])) +
                              static_cast<std::size_t>(slot % stored_kv::block_slots) * width;
   const global<Stored> value = key + static_cast<std::size_t>(stored_kv::block_slots) * width;
-  const global<const float> of_key = k.row(blockIdx.x), of_value = v.row(blockIdx.x);
-  if (head_dim == pitch && by_four(k, width) && by_four(v, width)) {
-    for_fours(
-        width,
-        [&](unsigned at) {
-          return two_fours{load_four<true>(of_key, at, width), load_four<true>(of_value, at, width)};
-        },
-        [&](unsigned at, const two_fours& x) {
-          store_four<true>(key, at, width, x.a);
-          store_four<true>(value, at, width, x.b);
-        });
+  const global<const In> of_key = k.row(blockIdx.x), of_value = v.row(blockIdx.x);
+  const unsigned thread = blockIdx.y * blockDim.x + threadIdx.x, threads = gridDim.y * blockDim.x, half = head_dim / 2;
+  global<const float> turn = nullptr;
+  if (by.table) turn = by.of_row(blockIdx.x);
+  if (head_dim == pitch && by_four(k, width) && by_four(v, width) && fits<float4>(by.table)) {  // then half is a multiple of four
+    for (unsigned pair = 4 * thread; pair < width / 2; pair += 4 * threads) {
+      const unsigned i = pair % half, at = 2 * pair - i;
+      float4 a = load_four<true>(of_key, at, width), b = load_four<true>(of_key, at + half, width);
+      store_four<true>(value, at, width, load_four<true>(of_value, at, width));
+      store_four<true>(value, at + half, width, load_four<true>(of_value, at + half, width));
+      if (by.table) {
+        const float4 c = load<float4>(turn + i), s = load<float4>(turn + half + i), turned = first_turned(a, b, c, s);
+        b = second_turned(a, b, c, s);
+        a = turned;
+      }
+      store_four<true>(key, at, width, a);
+      store_four<true>(key, at + half, width, b);
+    }
     return;
   }
-  for (unsigned i = blockIdx.y * blockDim.x + threadIdx.x; i < width; i += gridDim.y * blockDim.x) {
-    const unsigned at = i / pitch * head_dim + i % pitch;
-    const bool there = i % pitch < head_dim;
-    key[i] = from_float<Stored>(there ? static_cast<float>(of_key[at]) : 0.0f);
-    value[i] = from_float<Stored>(there ? static_cast<float>(of_value[at]) : 0.0f);
+  for (unsigned i = thread; i < width; i += threads) {
+    const unsigned d = i % pitch, at = i / pitch * head_dim + d;
+    float x = 0, y = 0;  // zeros pad each head
+    if (d < head_dim) {
+      x = to_float(static_cast<In>(of_key[at]));
+      y = to_float(static_cast<In>(of_value[at]));
+      if (by.table) {
+        const bool is_first = d < half;
+        const unsigned pair = is_first ? d : d - half;
+        const float other = to_float(static_cast<In>(of_key[is_first ? at + half : at - half])), cosine = turn[pair],
+                    sine = turn[half + pair];
+        x = is_first ? first_turned(x, other, cosine, sine) : second_turned(other, x, cosine, sine);
+      }
+    }
+    key[i] = from_float<Stored>(x);
+    value[i] = from_float<Stored>(y);
   }
 }
 
@@ -184,8 +257,13 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
   const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.y;
   const unsigned first = blockIdx.x * tile::queries, all = t.queries(), group = t.group();
   const shared<float> own_q = q + warp * of_warp * query_pitch, p = weights + warp * of_warp * tile::keys;
-  const std::size_t behind =
-      static_cast<std::size_t>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // the distance from a key to its value
+  const auto behind = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // the distance from a key to its value
+
+  for (unsigned i = threadIdx.x; i < tile::queries * D; i += blockDim.x) {
+    const unsigned query = first + i / D, d = i % D;
+    const bool there = query < all && d < t.head_dim;
+    q[i / D * query_pitch + d] = there ? t.q.number(query / group, t.column_of(kv_head, query), d) : 0.0f;
+  }
 
   const unsigned last = min(first + tile::queries, all) - 1;
   const uint2 of_first = t.seen[first / group], of_last = t.seen[last / group];
@@ -193,12 +271,6 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
   const auto address = [&](unsigned token) { return t.key<Stored>(kv_head, min(token, end - 1)); };
   global<const Stored> next = nullptr;  // the address of this thread's key in the next tile
   if (begin < end && threadIdx.x < tile::keys) next = address(begin + threadIdx.x);
-
-  for (unsigned i = threadIdx.x; i < tile::queries * D; i += blockDim.x) {
-    const unsigned query = first + i / D, d = i % D;
-    const bool there = query < all && d < t.head_dim;
-    q[i / D * query_pitch + d] = there ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + d]) : 0.0f;
-  }
 
   uint2 seen[of_warp];
   float most[of_warp], sum[of_warp], o[of_warp][own];
@@ -330,23 +402,20 @@ __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> fo
 /// Loads a tile of queries into shared memory as bf16. Queries after the last one become zeros. Zeros also pad each head to D numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_queries(const attention_task& t, unsigned kv_head, unsigned first, shared<std::uint16_t> to) {
-  constexpr unsigned piece = 8, pieces = D / piece, own = Tile::queries * pieces / Tile::threads, together = own < 8 ? own : 8;
+  constexpr unsigned piece = 8, pieces = D / piece, own = Tile::queries * pieces / Tile::threads, together = own < 4 ? own : 4;
   const unsigned d = threadIdx.x % pieces * piece, all = t.queries(), group = t.group();
-  const bool wide = fits<float4>(t.q.data) && t.q.stride % 4 == 0 && t.head_dim % 4 == 0;
+  const bool wide = t.q.by_eight(t.head_dim);
   for (unsigned i = 0; i < own; i += together) {
     float x[together][piece];
     LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
       LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; ++e) x[j][e] = 0;
       const unsigned query = first + ((i + j) * Tile::threads + threadIdx.x) / pieces;
-      if (query >= all) continue;
-      const global<const float> from = t.q.row(query / group) + t.column_of(kv_head, query);
-      LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; e += 4) {
-        if (wide && d + e < t.head_dim) {
-          const float4 four = load<float4>(from + d + e);
-          x[j][e] = four.x, x[j][e + 1] = four.y, x[j][e + 2] = four.z, x[j][e + 3] = four.w;
-        } else if (!wide) {
-          LAZYPRUNE_UNROLL for (unsigned c = e; c < e + 4; ++c) if (d + c < t.head_dim) x[j][c] = from[d + c];
-        }
+      if (query >= all || d >= t.head_dim) continue;
+      const std::size_t row = query / group, head = t.column_of(kv_head, query);
+      if (wide) {
+        t.q.load_eight(row, head, d, x[j]);
+      } else {
+        LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; ++e) if (d + e < t.head_dim) x[j][e] = t.q.number(row, head, d + e);
       }
     }
     LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
@@ -567,7 +636,7 @@ __global__ void probe_scores(attention_task t, unsigned first_row, unsigned acti
   const unsigned kv_head = blockIdx.y, row = first_row + blockIdx.z, group = t.group();
   for (unsigned i = threadIdx.x; i < group * t.pitch; i += blockDim.x) {
     const unsigned d = i % t.pitch, head = kv_head * group + i / t.pitch;
-    q[i] = d < t.head_dim ? static_cast<float>(t.q.row(row)[static_cast<std::size_t>(head) * t.head_dim + d]) : 0.0f;
+    q[i] = d < t.head_dim ? t.q.number(row, static_cast<std::size_t>(head) * t.head_dim, d) : 0.0f;
   }
   __syncthreads();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

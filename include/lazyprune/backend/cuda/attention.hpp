@@ -41,14 +41,14 @@ class attention_layer {
   /// The probabilities of the last probe, on the device. If the probe reduced the heads of one query, they are one row (active).
   const float* probed() { return scores_.reserve(0); }
 
-  /// Writes the attention of `q` to `out`. Both are (rows, heads * head_dim). When this function returns, the probe's probabilities are on
-  /// the host. If the probe reduces heads, only one row for each query is copied to the host. If its `data` is
-  /// null, nothing is copied, and the row stays on the device (probed). Throws `error` (unsupported) if head_dim is
-  /// more than 256.
-  void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, any_rows out, const attention_probe& probe,
-              lists& lists, read_back& back) {
-    if (q.rows == 0) return;
-    attention_task t = task_of(q, kv, what, out, lists);
+  /// Writes the attention of `q` to `out`. Both are (what.rows, heads * head_dim). If q.by.table is set, the rows of q are rotated to
+  /// `positions`. When this function returns, the probe's probabilities are on the host. If the probe reduces heads, only one row for each
+  /// query is copied to the host. If its `data` is null, nothing is copied, and the row stays on the device (probed). Throws `error`
+  /// (unsupported) if head_dim is more than 256.
+  void attend(const query_rows& q, const row_positions& positions, const stored_kv& kv, const attention_rows& what, any_rows out,
+              const attention_probe& probe, lists& lists, read_back& back) {
+    if (what.rows.empty()) return;
+    attention_task t = task_of(q, positions, kv, what, out, lists);
     const std::size_t head_dim = what.shape.head_dim;
     if (head_dim <= 32)
       by_type<32>(kv.type(), t, what);
@@ -71,7 +71,8 @@ class attention_layer {
   // With this many tiles of 128 queries or more, they are faster than tiles of 64 queries. Fewer of them do not fill a device.
   static constexpr std::size_t wide_tiles = 192;
 
-  attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, any_rows out, lists& lists) {
+  attention_task task_of(const query_rows& q, const row_positions& positions, const stored_kv& kv, const attention_rows& what, any_rows out,
+                         lists& lists) {
     const auto [heads, kv_heads, head_dim] = what.shape;
     if (head_dim > 256) throw error("cuda", "attention", "heads of 256 numbers at most", std::to_string(head_dim), error_code::unsupported);
     seen_.clear();
@@ -83,16 +84,17 @@ class attention_layer {
       seen_.push_back({static_cast<unsigned>(begin - what.active.begin()), static_cast<unsigned>(end - what.active.begin())});
     }
     const bool run = what.slots.back() - what.slots.front() == what.slots.size() - 1 && std::ranges::is_sorted(what.slots);
-    const auto [seen, blocks, slots] =
-        lists.send(std::span<const uint2>(seen_), kv.addresses(blocks_), run ? what.slots.first(0) : what.slots);
+    const auto [seen, blocks, slots, sent] =
+        lists.send(std::span<const uint2>(seen_), kv.addresses(blocks_), run ? what.slots.first(0) : what.slots, positions.on_host);
     attention_task t{};
-    t.q = {q.data, q.stride};
+    t.q = q;
+    t.q.by.positions = positions.in_backend ? positions.in_backend : sent;
     t.out = out;
     t.seen = seen;
     t.slots = slots;
     t.first_slot = what.slots.front();
     t.blocks = blocks;
-    t.rows = static_cast<unsigned>(q.rows);
+    t.rows = static_cast<unsigned>(what.rows.size());
     t.heads = static_cast<unsigned>(heads);
     t.kv_heads = static_cast<unsigned>(kv_heads);
     t.head_dim = static_cast<unsigned>(head_dim);

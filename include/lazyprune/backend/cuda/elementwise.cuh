@@ -82,19 +82,29 @@ __device__ __forceinline__ bool by_four(row_span<T> rows, std::size_t columns) {
 }
 
 /// Load, or store, four numbers of a row from `at` on. If `Wide` is true, they do so in one access. Otherwise numbers from `columns` on are
-/// read as 0 and not written.
+/// read as 0 and not written. load_packed leaves numbers in their stored type, which takes half as many registers for bf16.
+template <bool Wide, class T>
+__device__ __forceinline__ four_of<T> load_packed(global<const T> row, unsigned at, unsigned columns) {
+  if constexpr (Wide) {
+    return load<four_of<T>>(row + at);
+  } else {
+    const auto number = [&](unsigned i) { return i < columns ? static_cast<T>(row[i]) : T{}; };
+    if constexpr (std::is_same_v<T, float>) {
+      return {number(at), number(at + 1), number(at + 2), number(at + 3)};
+    } else {
+      const auto two = [&](unsigned i) { return number(i) | static_cast<unsigned>(number(i + 1)) << 16; };
+      return {two(at), two(at + 2)};
+    }
+  }
+}
+__device__ __forceinline__ float4 unpacked(float4 four) { return four; }
+__device__ __forceinline__ float4 unpacked(uint2 pairs) {
+  return {__uint_as_float(pairs.x << 16), __uint_as_float(pairs.x & 0xffff0000u), __uint_as_float(pairs.y << 16),
+          __uint_as_float(pairs.y & 0xffff0000u)};
+}
 template <bool Wide, class T>
 __device__ __forceinline__ float4 load_four(global<const T> row, unsigned at, unsigned columns) {
-  if constexpr (!Wide) {
-    const auto number = [&](unsigned i) { return i < columns ? to_float(row[i]) : 0.0f; };
-    return {number(at), number(at + 1), number(at + 2), number(at + 3)};
-  } else if constexpr (std::is_same_v<T, float>) {
-    return load<float4>(row + at);
-  } else {
-    const uint2 pairs = load<uint2>(row + at);
-    return {__uint_as_float(pairs.x << 16), __uint_as_float(pairs.x & 0xffff0000u), __uint_as_float(pairs.y << 16),
-            __uint_as_float(pairs.y & 0xffff0000u)};
-  }
+  return unpacked(load_packed<Wide>(row, at, columns));
 }
 template <bool Wide, class T>
 __device__ __forceinline__ void store_four(global<T> row, unsigned at, unsigned columns, float4 x) {
@@ -173,15 +183,15 @@ __global__ void embed_rows(row_span<const Stored> table, global<const std::uint3
   });
 }
 
-/// out = x / sqrt(mean(x^2) + epsilon) * weight, as floats or in bf16; out may be x. Grid (rows), with one float of shared memory for each
-/// warp. Each thread keeps its first 16 numbers in registers between the two passes. With 256 threads, these are the first 4096 numbers of
-/// a row.
+/// out = x / sqrt(mean(x^2) + epsilon) * weight, x and out as floats or in bf16; out may be x. Grid (rows), with one float of shared memory
+/// for each warp. Each thread keeps its first 16 numbers in registers between the two passes. With 256 threads, these are the first 4096
+/// numbers of a row.
 /// budget norm_rows: 56 registers, 32 bytes of shared memory, 4 blocks of 256 threads
-template <class Out>
+template <class In, class Out>
 __global__ void __launch_bounds__(256, 4)
-    norm_rows(row_span<const float> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Out> out) {
+    norm_rows(row_span<const In> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Out> out) {
   wait_for_earlier_work();
-  const global<const float> from = x.row(blockIdx.x);
+  const global<const In> from = x.row(blockIdx.x);
   const global<Out> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(columns);
   const unsigned first = 4 * threadIdx.x, step = 4 * blockDim.x;
@@ -210,8 +220,9 @@ __global__ void __launch_bounds__(256, 4)
   });
 }
 
-struct two_fours {
-  float4 a, b;
+template <class T>
+struct two_packed {
+  four_of<T> a, b;
 };
 
 /// out += x.
@@ -227,9 +238,9 @@ __global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std
     for_fours(
         count,
         [&](unsigned at) {
-          return two_fours{load_four<in_one>(from, at, count), load_four<in_one>(global<const float>(to), at, count)};
+          return two_packed<float>{load_four<in_one>(from, at, count), load_four<in_one>(global<const float>(to), at, count)};
         },
-        [&](unsigned at, const two_fours& v) {
+        [&](unsigned at, const two_packed<float>& v) {
           store_four<in_one>(to, at, count, {v.a.x + v.b.x, v.a.y + v.b.y, v.a.z + v.b.z, v.a.w + v.b.w});
         });
   });
@@ -256,13 +267,12 @@ __device__ __forceinline__ float activated(gate_activation activation, float x) 
   return x / 2 * (1 + tanhf(root_of_2_over_pi * (x + 0.044715f * x * x * x)));
 }
 
-/// out (ffn) = gate(first half of x) * second half of x, for x (2 ffn). `out` is float or bf16.
+/// out (ffn) = gate(first half of x) * second half of x, for x (2 ffn), x and out as floats or in bf16.
 /// budget gate_rows: 48 registers, 0 bytes of shared memory, 5 blocks of 256 threads
-template <class Out>
-__global__ void __launch_bounds__(256, 5)
-    gate_rows(row_span<const float> x, std::size_t ffn, gate_activation activation, row_span<Out> out) {
+template <class In, class Out>
+__global__ void __launch_bounds__(256, 5) gate_rows(row_span<const In> x, std::size_t ffn, gate_activation activation, row_span<Out> out) {
   wait_for_earlier_work();
-  const global<const float> gate = x.row(blockIdx.x), up = gate + ffn;
+  const global<const In> gate = x.row(blockIdx.x), up = gate + ffn;
   const global<Out> to = out.row(blockIdx.x);
   const auto count = static_cast<unsigned>(ffn);
   wide_or_not(by_four(x, ffn) && by_four(out, ffn), [&](auto wide) {
@@ -270,40 +280,69 @@ __global__ void __launch_bounds__(256, 5)
     for_fours(
         count,
         [&](unsigned at) {
-          return two_fours{load_four<in_one>(gate, at, count), load_four<in_one>(up, at, count)};
+          return two_packed<In>{load_packed<in_one>(gate, at, count), load_packed<in_one>(up, at, count)};
         },
-        [&](unsigned at, const two_fours& v) {
+        [&](unsigned at, const two_packed<In>& v) {
+          const float4 a = unpacked(v.a), b = unpacked(v.b);
           store_four<in_one>(to, at, count,
-                             {activated(activation, v.a.x) * v.b.x, activated(activation, v.a.y) * v.b.y,
-                              activated(activation, v.a.z) * v.b.z, activated(activation, v.a.w) * v.b.w});
+                             {activated(activation, a.x) * b.x, activated(activation, a.y) * b.y, activated(activation, a.z) * b.z,
+                              activated(activation, a.w) * b.w});
         });
   });
 }
 
-/// Applies RoPE in place. Each thread has pairs (i, i + half) of a head. `table` is (positions, 2, half): cosines, then sines.
+/// Return the two numbers of a pair (first, second) after RoPE. Every kernel that rotates calls these functions. The compiler cannot choose
+/// how to round here, so a rotated number has the same bits in all of them.
+__device__ __forceinline__ float first_turned(float first, float second, float cosine, float sine) {
+  return fmaf(first, cosine, -(second * sine));
+}
+__device__ __forceinline__ float second_turned(float first, float second, float cosine, float sine) {
+  return fmaf(second, cosine, first * sine);
+}
+__device__ __forceinline__ float4 first_turned(float4 a, float4 b, float4 c, float4 s) {
+  return {first_turned(a.x, b.x, c.x, s.x), first_turned(a.y, b.y, c.y, s.y), first_turned(a.z, b.z, c.z, s.z),
+          first_turned(a.w, b.w, c.w, s.w)};
+}
+__device__ __forceinline__ float4 second_turned(float4 a, float4 b, float4 c, float4 s) {
+  return {second_turned(a.x, b.x, c.x, s.x), second_turned(a.y, b.y, c.y, s.y), second_turned(a.z, b.z, c.z, s.z),
+          second_turned(a.w, b.w, c.w, s.w)};
+}
+
+/// The RoPE of some rows. A table of (positions, 2, half) has cosines, then sines.
+struct rotation {
+  global<const std::uint32_t> positions;  // of the rows
+  global<const float> table;              // null: the rows are not rotated
+  unsigned half;                          // half of the numbers of a head
+
+  /// Returns the cosines of a row. The sines begin `half` numbers after them.
+  __device__ __forceinline__ global<const float> of_row(std::size_t row) const {
+    return table + static_cast<std::size_t>(positions[row]) * 2 * half;
+  }
+};
+
+/// Applies RoPE in place. Each thread has pairs (i, i + half) of a head.
 template <class Scalar>
-__global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t half, global<const std::uint32_t> positions,
-                            global<const float> table) {
+__global__ void rotate_rows(row_span<Scalar> x, unsigned heads, rotation by) {
   wait_for_earlier_work();
   const global<float> row = x.row(blockIdx.x);
-  const global<const float> turn = table + positions[blockIdx.x] * 2 * half;
-  const auto of_head = static_cast<unsigned>(half), pairs = static_cast<unsigned>(heads) * of_head;
+  const global<const float> turn = by.of_row(blockIdx.x);
+  const unsigned of_head = by.half, pairs = heads * of_head;
   const unsigned thread = blockIdx.y * blockDim.x + threadIdx.x, threads = gridDim.y * blockDim.x;
-  if (by_four(x, half) && fits<float4>(table)) {
+  if (by_four(x, of_head) && fits<float4>(by.table)) {
     for (unsigned pair = 4 * thread; pair < pairs; pair += 4 * threads) {
       const unsigned i = pair % of_head, at = 2 * pair - i;
       const float4 a = load<float4>(row + at), b = load<float4>(row + at + of_head), c = load<float4>(turn + i),
                    s = load<float4>(turn + of_head + i);
-      store(row + at, float4{a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z, a.w * c.w - b.w * s.w});
-      store(row + at + of_head, float4{b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y, b.z * c.z + a.z * s.z, b.w * c.w + a.w * s.w});
+      store(row + at, first_turned(a, b, c, s));
+      store(row + at + of_head, second_turned(a, b, c, s));
     }
     return;
   }
   for (unsigned pair = thread; pair < pairs; pair += threads) {
     const unsigned i = pair % of_head, at = 2 * pair - i;
     const float a = row[at], b = row[at + of_head], cosine = turn[i], sine = turn[of_head + i];
-    row[at] = a * cosine - b * sine;
-    row[at + of_head] = b * cosine + a * sine;
+    row[at] = first_turned(a, b, cosine, sine);
+    row[at + of_head] = second_turned(a, b, cosine, sine);
   }
 }
 

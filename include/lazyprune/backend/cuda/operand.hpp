@@ -46,22 +46,28 @@ class operand {
   std::size_t bytes() const { return memory_.bytes(); }
   const void* data() const { return memory_.data(); }
 
+  /// Returns all rows, for a product to write. T must be the type of their numbers.
+  template <class T>
+  rows_view<T> view() {
+    assert(size_of(type_) == sizeof(T));
+    return {numbers<T>(), rows_, columns_, pitch()};
+  }
   /// Returns the rows from `first` on, for a kernel to write.
   any_rows from(std::size_t first) {
     assert(first <= rows_);
     if (type_ == dtype::bf16) return {{}, {numbers<std::uint16_t>() + first * pitch(), pitch()}};
     return {{numbers<float>() + first * pitch(), pitch()}, {}};
   }
-  /// Returns all rows. T must be the type of their numbers.
+  /// Returns the rows from `first` on. T must be the type of their numbers.
   template <class T>
-  row_span<T> rows_of() {
-    assert(size_of(type_) == sizeof(T));
-    return {numbers<T>(), pitch()};
+  row_span<T> rows_of(std::size_t first = 0) {
+    assert(size_of(type_) == sizeof(T) && first <= rows_);
+    return {numbers<T>() + first * pitch(), pitch()};
   }
   template <class T>
-  row_span<const T> rows_of() const {
-    assert(size_of(type_) == sizeof(T));
-    return {reinterpret_cast<const T*>(memory_.data()), pitch()};
+  row_span<const T> rows_of(std::size_t first = 0) const {
+    assert(size_of(type_) == sizeof(T) && first <= rows_);
+    return {reinterpret_cast<const T*>(memory_.data()) + first * pitch(), pitch()};
   }
 
  private:

@@ -29,6 +29,12 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
+/// A bias in device memory, in float and in bf16, because cuBLASLt adds a bias in the type of its results. Both are null if there is none.
+struct bias_of_product {
+  const float* floats = nullptr;
+  const std::uint16_t* bf16 = nullptr;
+};
+
 /// The algorithms of cuBLASLt's products. All backend objects (contexts) of a process share them, so a new context need not choose again.
 /// Each number of rows has a choice of its own: with the algorithm for a few percent more rows, products took 8 % longer on an H100.
 /// Any number of threads may call this object at once.
@@ -43,9 +49,10 @@ class product_algorithms {
     std::size_t outputs, inputs, weight_pitch;
     const void* x;
     std::size_t rows, x_pitch;
-    const float* bias;  // or null
+    const void* bias;  // in the type of `out`, or null
     bool add;
-    float* out;
+    cudaDataType out_type;  // float, or bf16 if `type` is bf16
+    void* out;
     std::size_t out_pitch;
   };
 
@@ -58,7 +65,7 @@ class product_algorithms {
   /// Queues the product. `room` is device memory of workspace_bytes bytes.
   void multiply(const product& p, void* room) {
     const layout left(p.type, p.inputs, p.outputs, p.weight_pitch), right(p.type, p.inputs, p.rows, p.x_pitch),
-        result(CUDA_R_32F, p.outputs, p.rows, p.out_pitch);
+        result(p.out_type, p.outputs, p.rows, p.out_pitch);
     const description how(p.bias);
     const choice algorithm = choose(p, how, left, right, result);
     const float one = 1, kept = p.add ? 1.0f : 0.0f;
@@ -89,7 +96,7 @@ class product_algorithms {
   };
 
   struct description {
-    explicit description(const float* bias) {
+    explicit description(const void* bias) {
       cublasLtMatmulDesc_t it;
       check(cublasLtMatmulDescCreate(&it, CUBLAS_COMPUTE_32F, CUDA_R_32F), "product");
       made.reset(it);
@@ -107,7 +114,7 @@ class product_algorithms {
   };
 
   /// The key of `choices_`: everything that the choice of an algorithm depends on.
-  using choice_key = std::array<std::size_t, 12>;
+  using choice_key = std::array<std::size_t, 13>;
   struct choice {
     cublasLtMatmulAlgo_t algorithm;
     std::size_t room;
@@ -134,6 +141,7 @@ class product_algorithms {
                          p.out_pitch,
                          p.bias != nullptr,
                          p.add,
+                         static_cast<std::size_t>(p.out_type),
                          alignment_of(p.weight),
                          alignment_of(p.x),
                          alignment_of(p.out)};
@@ -150,10 +158,10 @@ class product_algorithms {
       check(cublasLtMatmulPreferenceSetAttribute(wish.get(), which, &value, sizeof value), "product");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key[9]));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key[10]));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key[11]));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key[11]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key[10]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key[11]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key[12]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key[12]));
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), how.made.get(), left.made.get(), right.made.get(), result.made.get(),
@@ -180,16 +188,21 @@ class products {
   /// Reserves the workspace of cuBLASLt.
   void reserve() { room_.reserve(product_algorithms::workspace_bytes); }
 
-  /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `bias` may be null.
-  void multiply(const operand& x, const weight& w, const float* bias, bool add, rows_view<float> out) {
-    assert(x.type() == w.type() && x.columns() == w.inputs());
+  /// Computes out (rows, outputs) = x w^T + bias, or out += x w^T + bias if `add` is true. `Out` is float or, if the
+  /// weight is bf16 and `add` is false, bf16. Results in bf16 are rounded once, after the bias is added. cuBLASLt then adds the bias in
+  /// bf16.
+  template <class Out>
+  void multiply(const operand& x, const weight& w, const bias_of_product& bias, bool add, rows_view<Out> out) {
+    constexpr bool in_bf16 = sizeof(Out) == 2;
+    assert(x.type() == w.type() && x.columns() == w.inputs() && !(in_bf16 && (add || w.type() != dtype::bf16)));
     if (x.rows() == 0 || w.outputs() == 0) return;
-    if (are_few(x.rows(), w)) return multiply_few<1>(x, w, bias, add, {}, {{out.data, out.stride}, {}});
+    if (are_few(x.rows(), w)) return multiply_few<1>(x, w, bias.floats, add, {}, any(out));
     const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
     const std::size_t inputs = w.type() == dtype::bf16 ? w.pitch() : w.inputs();  // with zeros: tensor cores want a multiple of 8
-    product_algorithms::of_process().multiply(
-        {type, w.data<std::byte>(), w.outputs(), inputs, w.pitch(), x.data(), x.rows(), x.pitch(), bias, add, out.data, out.stride},
-        room_.reserve(product_algorithms::workspace_bytes));
+    const void* const added = in_bf16 ? static_cast<const void*>(bias.bf16) : bias.floats;
+    product_algorithms::of_process().multiply({type, w.data<std::byte>(), w.outputs(), inputs, w.pitch(), x.data(), x.rows(), x.pitch(),
+                                               added, add, in_bf16 ? CUDA_R_16BF : CUDA_R_32F, out.data, out.stride},
+                                              room_.reserve(product_algorithms::workspace_bytes));
   }
 
   /// Returns whether multiply_rows computes a product of `rows` rows with this weight.
@@ -204,6 +217,9 @@ class products {
   }
 
  private:
+  static any_rows any(rows_view<float> rows) { return {{rows.data, rows.stride}, {}}; }
+  static any_rows any(rows_view<std::uint16_t> rows) { return {{}, {rows.data, rows.stride}}; }
+
   // The most bytes of shared memory that a block of multiply_rows may have, so that at least two blocks fit on a multiprocessor.
   static constexpr std::size_t most_shared = std::size_t{64} << 10;
 

@@ -22,9 +22,15 @@ void use(cuda_backend& b, rows_view<const float> x, rows_view<float> out, const 
   b.multiply_add(from, w, &p, out);
   b.gated_multiply(from, w, &p, gate_activation::silu, to);
   b.add(x, out);
-  b.rotate(out, 64, ids, b.make_rope(std::vector<double>(32), 1, 1));
+  const cuda_backend::rope_table rope = b.make_rope(std::vector<double>(32), 1, 1);
+  b.rotate(out, 64, ids, rope);
   b.put(kv, ids, x, x);
   b.attend(x, kv, what, to, 0, {});
+  b.prepare_results(to, x.rows, w);
+  b.multiply(from, w, &p, to);
+  b.norm_heads(to, 64, p, 1e-5);
+  b.rotate_and_put(kv, ids, to, to, 0, {ids}, rope);
+  b.attend(to, 0, {ids}, rope, kv, what, from, 0, {});
   b.read(to, nullptr);
   cuda_backend::row_store store(1);
   b.copy_rows(x, ids, out, ids);
@@ -36,7 +42,7 @@ void use(cuda_backend& b, rows_view<const float> x, rows_view<float> out, const 
   b.choose();
   b.store_dropped(x, store, ids);
   b.take_chosen(out);
-  b.rotate_chosen(out, 64, 0, b.make_rope(std::vector<double>(32), 1, 1));
+  b.rotate_and_put(kv, ids, to, to, 0, {{}, b.chosen_positions()}, rope);
 }
 
 int main() {}

@@ -45,7 +45,7 @@ struct product {
   cudaDataType_t scale;
   cublasOperation_t of_a = CUBLAS_OP_N, of_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const float* bias = nullptr;
+  const void* bias = nullptr;  // in the type of the result
 };
 struct layout {
   cudaDataType_t type;
@@ -68,24 +68,38 @@ bool set(T& to, const void* from, std::size_t bytes) {
   return true;
 }
 
+inline std::size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+
+inline float number_of(const std::byte* from, cudaDataType_t type) {
+  std::uint32_t bits = 0;
+  if (type == CUDA_R_32F)
+    std::memcpy(&bits, from, 4);
+  else
+    std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, from, 2);
+  return std::bit_cast<float>(bits);
+}
+
+/// Rounds to the nearest number of the type, ties to even. The number is finite.
+inline void write_number(float value, std::byte* to, cudaDataType_t type) {
+  auto bits = std::bit_cast<std::uint32_t>(value);
+  if (type == CUDA_R_32F) {
+    std::memcpy(to, &bits, 4);
+  } else {
+    bits += 0x7fffu + (bits >> 16 & 1u);
+    std::memcpy(to, reinterpret_cast<const std::byte*>(&bits) + 2, 2);
+  }
+}
+
 /// Returns an operand as floats in row-major order. Each row has the k numbers that the product sums over.
 inline std::vector<float> operand(const void* p, const layout& l, bool rows_are_k) {
-  const std::size_t size = l.type == CUDA_R_32F ? 4 : 2, pitch = static_cast<std::size_t>(l.pitch);
+  const std::size_t size = bytes_of(l.type), pitch = static_cast<std::size_t>(l.pitch);
   const std::size_t k = rows_are_k ? l.rows : l.columns, others = rows_are_k ? l.columns : l.rows;
   std::vector<float> numbers(k * others);
   for (std::size_t column = 0; column < l.columns; ++column) {
     const std::byte* from =
         the_device().store.to_read(static_cast<const std::byte*>(p) + column * pitch * size, l.rows * size, "a product");
     for (std::size_t row = 0; row < l.rows; ++row) {
-      float value;
-      if (size == 4) {
-        std::memcpy(&value, from + row * 4, 4);
-      } else {
-        std::uint16_t bits;
-        std::memcpy(&bits, from + row * 2, 2);
-        value = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-      }
-      numbers[rows_are_k ? column * k + row : row * k + column] = value;
+      numbers[rows_are_k ? column * k + row : row * k + column] = number_of(from + row * size, l.type);
     }
   }
   return numbers;
@@ -162,7 +176,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
   const std::uint64_t m = p->of_a == CUBLAS_OP_N ? a->rows : a->columns, k = p->of_a == CUBLAS_OP_N ? a->columns : a->rows;
   const std::uint64_t n = p->of_b == CUBLAS_OP_N ? b->columns : b->rows, other_k = p->of_b == CUBLAS_OP_N ? b->rows : b->columns;
   if (wanted < 1 || k != other_k || d->rows != m || d->columns != n || m == 0 || n == 0 || k == 0) return CUBLAS_STATUS_INVALID_VALUE;
-  if (a->type != b->type || d->type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (a->type != b->type || (d->type != CUDA_R_32F && d->type != a->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *to = {{{wish->alignment[0], wish->alignment[1], wish->alignment[2], wish->alignment[3]}, *a, *b, *d},
          std::min<std::size_t>(wish->workspace, 4096),
          CUBLAS_STATUS_SUCCESS};
@@ -184,24 +198,26 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc
     if (workspace_bytes > 0) memory.to_write(workspace, workspace_bytes, "a product's workspace");
     const std::vector<float> left = emulated::operand(a, la, p.of_a == CUBLAS_OP_T),
                              right = emulated::operand(b, lb, p.of_b == CUBLAS_OP_N);
-    const std::size_t k = p.of_a == CUBLAS_OP_T ? la.rows : la.columns;
-    const std::byte* bias = p.epilogue == CUBLASLT_EPILOGUE_BIAS ? memory.to_read(p.bias, ld.rows * 4, "a bias") : nullptr;
+    const std::size_t k = p.of_a == CUBLAS_OP_T ? la.rows : la.columns, size = emulated::bytes_of(ld.type), bytes = ld.rows * size;
+    const auto* const bias =
+        p.epilogue == CUBLASLT_EPILOGUE_BIAS ? memory.to_read(static_cast<const std::byte*>(p.bias), bytes, "a bias") : nullptr;
     for (std::size_t column = 0; column < ld.columns; ++column) {
-      float* const out = static_cast<float*>(d) + column * static_cast<std::size_t>(ld.pitch);
-      std::vector<float> sums(ld.rows);
-      if (kept != 0) std::memcpy(sums.data(), memory.to_read(out, ld.rows * 4, "the output that a product is added to"), ld.rows * 4);
+      std::byte* const out = static_cast<std::byte*>(d) + column * static_cast<std::size_t>(ld.pitch) * size;
+      const std::byte* const earlier = kept != 0 ? memory.to_read(out, bytes, "the output that a product is added to") : nullptr;
+      std::vector<std::byte> results(bytes);
       for (std::size_t row = 0; row < ld.rows; ++row) {
-        float sum[8] = {}, offset = 0;
+        float sum[8] = {};
         const float *x = &left[row * k], *y = &right[column * k];
         std::size_t i = 0;
         for (; i + 8 <= k; i += 8)
           for (std::size_t lane = 0; lane < 8; ++lane) sum[lane] += x[i + lane] * y[i + lane];
         for (; i < k; ++i) sum[i % 8] += x[i] * y[i];
-        if (bias) std::memcpy(&offset, bias + row * 4, 4);
         const float all = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-        sums[row] = times * all + (kept != 0 ? kept * sums[row] : 0.0f) + offset;
+        const float before = earlier ? kept * emulated::number_of(earlier + row * size, ld.type) : 0.0f,
+                    offset = bias ? emulated::number_of(bias + row * size, ld.type) : 0.0f;
+        emulated::write_number(times * all + before + offset, &results[row * size], ld.type);
       }
-      std::memcpy(memory.to_write(out, ld.rows * 4, "a product"), sums.data(), ld.rows * 4);
+      std::memcpy(memory.to_write(out, bytes, "a product"), results.data(), bytes);
     }
   });
   return CUBLAS_STATUS_SUCCESS;
