@@ -99,32 +99,57 @@ class cuda_backend {
 
   cuda_backend() : cuda_backend(execution{}) {}
 
-  /// Throws `error` if `e.kv` is f16, if there is no device, or if this thread's current device is not the one that this process already
-  /// uses. `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
-  explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
-    device::check_device();
+  /// Throws `error` if `e.kv` is f16, if there is no such device as e.cuda.device, or if this process already computes on another one.
+  /// `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
+  explicit cuda_backend(const execution& e)
+      : place_(device::work_order::of_process().place_of(e.cuda)),
+        kv_type_(e.kv),
+        exact_(e.exact),
+        attention_(e.exact),
+        upload_(e.threads) {
     if (e.kv == dtype::f16 || e.kv == dtype::q8_0) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
+    const device::at_place here(place_);
+    device::work_order::of_process().next();  // the next memory comes from this backend's allocator, even outside of an operation
   }
 
+  cuda_backend(const cuda_backend&) = delete;
+  cuda_backend& operator=(const cuda_backend&) = delete;
+  ~cuda_backend() { device::work_order::of_process().leave(place_); }
+
   int threads() const { return 1; }  // host threads
+
+  /// Calls work(). Memory that it allocates comes from this backend's allocator.
+  template <class Work>
+  void in_one_team(const Work& work) const {
+    const device::at_place here(place_);
+    work();
+  }
 
   /// Returns the bytes of scratch memory on the device.
   std::size_t bytes() const {
     return products_.bytes() + attention_.bytes() + choices_.bytes() + lists_.bytes() + gated_.bytes() + moved_.bytes() + read_.bytes();
   }
 
-  matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, exact_ ? dtype::f32 : as, upload_); }
+  matrix pack(std::span<const tensor> parts, dtype as) const {
+    const device::at_place here(place_);
+    return matrix(parts, as, exact_ ? dtype::f32 : as, upload_);
+  }
   matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const {
     lazyprune::detail::check_gated(gate, up);
     const tensor parts[] = {gate, up};
     return pack(parts, as);
   }
-  parameters load(std::span<const tensor> parts) const { return parameters(host_parameters<float>(parts)); }
+  parameters load(std::span<const tensor> parts) const {
+    const device::at_place here(place_);
+    return parameters(host_parameters<float>(parts));
+  }
   rope_table make_rope(std::span<const double> frequencies, double scale, std::size_t positions) const {
+    const device::at_place here(place_);
     return rope_table(host_rope_table<float>(frequencies, scale, positions), positions);
   }
 
   void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) {
+    const device::at_place here(place_);
     assert(out.columns == table.inputs());
     const std::uint32_t* const there = send(ids);
     const auto rows = [&](const auto* data) {
@@ -136,16 +161,19 @@ class cuda_backend {
   }
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) {
+    const device::at_place here(place_);
     assert(out.columns == x.columns);
     norm(span(x), x.rows, x.columns, weight, epsilon, span(out));
   }
 
   void prepare(operand& x, std::size_t rows, const matrix& w) const {
+    const device::at_place here(place_);
     assert(x.columns() == w.inputs());
     x.prepare(rows, w.type());
   }
 
   void pack_rows(rows_view<const float> x, operand& out) const {
+    const device::at_place here(place_);
     assert(x.rows == out.rows() && x.columns == out.columns());
     by_type(out, [&]<class To>(device::row_span<To> to) {
       launch_pieces(device::convert_rows<float, To>, x.rows, x.columns, span(x), x.columns, to);
@@ -153,12 +181,14 @@ class cuda_backend {
   }
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, operand& out) {
+    const device::at_place here(place_);
     assert(x.rows == out.rows() && x.columns == out.columns());
     by_type(out, [&](auto to) { norm(span(x), x.rows, x.columns, weight, epsilon, to); });
   }
 
   /// Replaces each head of x (rows, heads * head_dim) by its rms_norm.
   void norm_heads(operand& x, std::size_t head_dim, const parameters& weight, double epsilon) {
+    const device::at_place here(place_);
     by_type(x, [&]<class T>(device::row_span<T> rows) {
       if (x.pitch() == x.columns())
         return norm(device::row_span<const T>{rows.data, head_dim}, x.rows() * (x.columns() / head_dim), head_dim, weight, epsilon,
@@ -169,25 +199,37 @@ class cuda_backend {
     });
   }
 
-  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) { multiply(x, w, bias, false, out); }
+  void multiply(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    const device::at_place here(place_);
+    multiply(x, w, bias, false, out);
+  }
 
   /// Makes room in `out` for the results of products with w, in the type of w.
-  void prepare_results(operand& out, std::size_t rows, const matrix& w) const { out.prepare(rows, w.type()); }
+  void prepare_results(operand& out, std::size_t rows, const matrix& w) const {
+    const device::at_place here(place_);
+    out.prepare(rows, w.type());
+  }
 
   /// Writes all rows of `out`, see prepare_results.
   void multiply(const operand& x, const matrix& w, const parameters* bias, operand& out) {
+    const device::at_place here(place_);
     assert(x.rows() == out.rows());
     out.type() == dtype::bf16 ? multiply(x, w, bias, false, out.view<std::uint16_t>()) : multiply(x, w, bias, false, out.view<float>());
   }
 
-  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) { multiply(x, w, bias, true, out); }
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    const device::at_place here(place_);
+    multiply(x, w, bias, true, out);
+  }
 
   void add(rows_view<const float> x, rows_view<float> out) {
+    const device::at_place here(place_);
     assert(x.rows == out.rows && x.columns == out.columns);
     launch_pieces(device::add_rows<float>, x.rows, x.columns, span(x), x.columns, span(out));
   }
 
   void gated_multiply(const operand& x, const matrix& w, const parameters* bias, gate_activation gate, operand& out) {
+    const device::at_place here(place_);
     assert(2 * out.columns() == w.outputs() && x.rows() == out.rows());
     if (device::products::are_few(x.rows(), w))
       return device::products::multiply_gated(x, w, bias ? bias->data() : nullptr, gate, out.from(0));
@@ -198,6 +240,7 @@ class cuda_backend {
   }
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) {
+    const device::at_place here(place_);
     assert(positions.size() == x.rows && rope.half() == head_dim / 2);
     launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), static_cast<unsigned>(x.columns / head_dim),
                   device::rotation{send(positions), rope.data(), static_cast<unsigned>(rope.half())});
@@ -206,6 +249,7 @@ class cuda_backend {
   /// After this call, operations up to these sizes allocate neither device memory nor page-locked memory of the host. Reading an operand
   /// may.
   void reserve(const operation_sizes& most) {
+    const device::at_place here(place_);
     products_.reserve();
     attention_.reserve(most);
     choices_.reserve(most.active, most.selections);
@@ -217,19 +261,30 @@ class cuda_backend {
     // for each row, and 5 bytes at most for each active token: the token's slot, and its share of a block's address.
     lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * (sizeof(uint2) + sizeof(position)) + most.active * 5 + 256);
   }
-  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
-  void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
-  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
+  void reserve(kv_layer& kv, std::size_t slots) const {
+    const device::at_place here(place_);
+    kv.reserve(slots, kv_type_.value_or(kv.type()));
+  }
+  void reserve_kept(row_store& store, std::size_t slots) const {
+    const device::at_place here(place_);
+    store.hold(slots, dtype::f32);
+  }
+  void reserve_stored(row_store& store, std::size_t slots) const {
+    const device::at_place here(place_);
+    store.hold(slots, kv_type_.value_or(store.type()));
+  }
 
   /// If execution::kv is set, an empty cache takes this type. Otherwise the cache keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
+    const device::at_place here(place_);
     assert(slots.size() == k.rows && k.rows == v.rows);
-    put(kv, slots, span(k), span(v), row_positions{}, nullptr);
+    put(kv, slots, span(k), span(v), {}, nullptr);
   }
 
   /// Rotates k by RoPE, and puts k and v, which have the same type, as `put` does. Their rows are those from `first` on, one for each slot.
   void rotate_and_put(kv_layer& kv, std::span<const std::uint32_t> slots, const operand& k, const operand& v, std::size_t first,
                       const row_positions& positions, const rope_table& rope) {
+    const device::at_place here(place_);
     assert(positions.in_backend || positions.on_host.size() == slots.size());
     assert(first + slots.size() <= k.rows() && k.rows() == v.rows() && k.type() == v.type());
     by_type(k, [&]<class T>(device::row_span<const T>) { put(kv, slots, k.rows_of<T>(first), v.rows_of<T>(first), positions, &rope); });
@@ -237,6 +292,7 @@ class cuda_backend {
 
   void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, operand& out, std::size_t first,
               const attention_probe& probe) {
+    const device::at_place here(place_);
     assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
     assert(first + q.rows <= out.rows() && out.columns() == q.columns);
     attention_.attend({span(q), {}, {}}, {}, kv, what, out.from(first), probe, lists_, back_);
@@ -245,6 +301,7 @@ class cuda_backend {
   /// Rotates the rows of q from `first_query` on to `positions`, and attends as above. q itself is not changed.
   void attend(const operand& q, std::size_t first_query, const row_positions& positions, const rope_table& rope, const kv_layer& kv,
               const attention_rows& what, operand& out, std::size_t first, const attention_probe& probe) {
+    const device::at_place here(place_);
     assert(positions.in_backend || positions.on_host.size() == what.rows.size());
     assert(first_query + what.rows.size() <= q.rows() && what.active.size() == what.slots.size() && probe.queries <= what.rows.size());
     assert(first + what.rows.size() <= out.rows() && out.columns() == q.columns());
@@ -259,22 +316,34 @@ class cuda_backend {
   // The selections of a step, see choosing_backend.
   void begin_choices(std::span<const position> positions, std::span<const candidacy> standing, std::size_t page,
                      std::span<const selection_size> sizes) {
+    const device::at_place here(place_);
     choices_.begin(positions, standing, page, sizes, lists_);
   }
-  void choose() { choices_.choose(attention_.probed()); }
+  void choose() {
+    const device::at_place here(place_);
+    choices_.choose(attention_.probed());
+  }
   void store_dropped(rows_view<const float> x, row_store& store, std::span<const std::uint32_t> slots) {
+    const device::at_place here(place_);
     store.reserve(slots, kv_type_.value_or(store.type()));
     choices_.store_dropped(x, store, slots, lists_);
   }
-  void take_chosen(rows_view<float> x) { choices_.take_chosen(x, moved_.reserve(x.rows * x.columns)); }
+  void take_chosen(rows_view<float> x) {
+    const device::at_place here(place_);
+    choices_.take_chosen(x, moved_.reserve(x.rows * x.columns));
+  }
   const position* chosen_positions() { return choices_.positions(); }
-  void read_choices(std::vector<made_choice>& out) { choices_.read(out, back_); }
+  void read_choices(std::vector<made_choice>& out) {
+    const device::at_place here(place_);
+    choices_.read(out, back_);
+  }
 
   /// The result is the same as that of copying one row after another, in the order of the lists: a source row that an earlier copy has
   /// overwritten is copied with its new numbers. For this, the host finds out from which row each destination finally gets its numbers. If
   /// both views are of one buffer, the device then reads all rows before it writes any.
   void copy_rows(rows_view<const float> from, std::span<const std::uint32_t> from_rows, rows_view<float> to,
                  std::span<const std::uint32_t> to_rows) {
+    const device::at_place here(place_);
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
     if (from_rows.empty()) return;
     // An index may lie past the rows of its view, because an earlier layer may have had more rows in the same buffer.
@@ -304,28 +373,39 @@ class cuda_backend {
   }
 
   void keep_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
+    const device::at_place here(place_);
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
   /// If execution::kv is set, an empty store takes this type. Otherwise the store keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
+    const device::at_place here(place_);
     write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
   }
 
   void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x, std::span<const std::uint32_t> rows) {
+    const device::at_place here(place_);
     moves_.clear();
     for (std::size_t i = 0; i < rows.size(); ++i) moves_.push_back({store.row(slots[i]), x.row(rows[i])});
     store.type() == dtype::bf16 ? move<std::uint16_t, float>(x.columns) : move<float, float>(x.columns);
   }
 
-  void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) { read_slots(kv, slots, false, out); }
-  void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) { read_slots(kv, slots, true, out); }
+  void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) {
+    const device::at_place here(place_);
+    read_slots(kv, slots, false, out);
+  }
+  void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) {
+    const device::at_place here(place_);
+    read_slots(kv, slots, true, out);
+  }
 
   void read(rows_view<const float> x, float* out) {
+    const device::at_place here(place_);
     const std::size_t width = x.columns * sizeof(float);
     back_.copy(out, width, x.data, x.stride * sizeof(float), width, x.rows);
   }
   void write(const float* numbers, rows_view<float> x) {
+    const device::at_place here(place_);
     if (x.rows == 0 || x.columns == 0) return;
     const std::size_t width = x.columns * sizeof(float);
     device::check(
@@ -333,6 +413,7 @@ class cuda_backend {
         "copy to the GPU");
   }
   void read(const operand& x, float* out) {
+    const device::at_place here(place_);
     const rows_view<float> numbers{read_.reserve(x.rows() * x.columns()), x.rows(), x.columns(), x.columns()};
     by_type(x, [&]<class From>(device::row_span<const From> from) {
       launch_pieces(device::convert_rows<From, float>, x.rows(), x.columns(), from, x.columns(), span(numbers));
@@ -443,6 +524,7 @@ class cuda_backend {
     read({numbers, slots.size(), width, width}, out);
   }
 
+  device::place place_;
   std::optional<dtype> kv_type_;
   bool exact_;
   device::products products_;

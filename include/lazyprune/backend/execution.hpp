@@ -2,6 +2,7 @@
 // The settings that every backend is constructed from.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -36,6 +37,25 @@ constexpr std::string_view name_of(isa i) {
 /// The types of keys and values of the backend `cpu`.
 inline constexpr dtype every_kv_type[] = {dtype::f32, dtype::bf16, dtype::f16, dtype::q8_0};
 
+/// The functions that the backend `cuda` takes device memory from. If they are null, it takes memory from the device's default pool. The
+/// functions must stay valid until all memory is released. Several threads may call them at once.
+struct cuda_allocator {
+  /// Returns memory that work of the stream (a cudaStream_t) may use from now on, at a multiple of 256 bytes; null: there is too little.
+  void* (*allocate)(void* user, std::size_t bytes, void* stream) = nullptr;
+  /// Takes memory back. Work that is already in the stream may still use it. It may be another stream than `allocate` was called with.
+  void (*release)(void* user, void* memory, std::size_t bytes, void* stream) = nullptr;
+  void* user = nullptr;
+};
+
+/// Where the backend `cuda` computes. All objects of a process compute on one device.
+struct cuda_settings {
+  std::optional<int> device = {};  // its number; nullopt: the current device of the thread that makes the backend
+  /// A cudaStream_t of this device, for all work of this backend. It must outlive the backend. Null means a stream of the library's own, so
+  /// CUDA's default stream is cudaStreamLegacy here.
+  void* stream = nullptr;
+  cuda_allocator allocator = {};
+};
+
 struct execution {
   /// The number of host threads. Any number gives the same results. 0 means as many as the processors and the CPU quota of this process
   /// allow. On `cpu`, 0 means OMP_NUM_THREADS if that is set.
@@ -53,6 +73,8 @@ struct execution {
   /// quantized weights to bf16. With `exact`, avx512_bf16 and amx use the kernels of avx512. Their results then have the same bits as those
   /// of avx512 and avx2.
   bool exact = false;
+
+  cuda_settings cuda = {};
 };
 
 }  // namespace v0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Device memory, and the one stream that orders all work on the device.
+// Device memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,50 +13,11 @@
 #include <utility>
 
 #include <lazyprune/backend/cuda/check.hpp>
+#include <lazyprune/backend/cuda/work_order.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 namespace device {
-
-inline int current_device() {
-  int number = 0;
-  check(cudaGetDevice(&number), "device");
-  return number;
-}
-
-struct stream_of_device {
-  cudaStream_t stream;
-  int device;
-};
-
-/// The device of this process, and the stream of all its backend objects (contexts). The device is the current device of the thread that
-/// calls this function first. Sequences of different contexts may share memory. Because there is only one stream, all their work is in
-/// order without events. Freed memory stays in the driver's pool, so that it can be allocated again without a system call.
-inline const stream_of_device& the_stream() {
-  static const stream_of_device one = [] {
-    stream_of_device made{nullptr, current_device()};
-    check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "stream");
-    cudaMemPool_t pool;
-    check(cudaDeviceGetDefaultMemPool(&pool, made.device), "memory pool");
-    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
-    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "memory pool");
-    return made;
-  }();
-  return one;
-}
-
-inline cudaStream_t stream() { return the_stream().stream; }
-
-/// Throws `error` (unsupported) if this thread's current device is not the device of this process (see the_stream).
-inline void check_device() {
-  const int expected = the_stream().device, found = current_device();
-  if (found != expected)
-    throw error("cuda", "device", "device " + std::to_string(expected) + ", on which this process computes (cudaSetDevice)",
-                std::to_string(found), error_code::unsupported);
-}
-
-/// Waits until all queued work is done.
-inline void synchronize() { check(cudaStreamSynchronize(stream()), "the device's work"); }
 
 /// The purpose of memory. Error messages name it.
 enum class purpose : std::uint8_t { weights, activations, keys_and_values, aux_cache, scratch };
@@ -66,9 +27,9 @@ constexpr std::string_view name_of(purpose p) {
   return names[static_cast<std::size_t>(p)];
 }
 
-/// Uninitialised device memory for `size` numbers. The stream orders the allocation and the release of the memory, so work that was queued
-/// before this object's destruction may still use it. If there is too little memory, throws an `error` (no_memory) that names the purpose
-/// and the bytes.
+/// Uninitialised device memory for `size` numbers, from the allocator of the thread's place (work_order::next). The allocation and the
+/// release of the memory are in order with all other work, so work that was queued before this object's destruction may still use it. If
+/// there is too little memory, throws an `error` (no_memory) that names the purpose and the bytes.
 template <class T, purpose Purpose>
 class array {
  public:
@@ -76,16 +37,31 @@ class array {
   explicit array(std::size_t size) : size_(size) {
     if (size == 0) return;
     if (size > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
-    check(cudaMallocAsync(&data_, bytes(), stream()), name_of(Purpose), std::to_string(bytes()) + " bytes of the device's memory");
+    const place from = work_order::of_process().next();
+    const std::string wanted = std::to_string(bytes()) + " bytes of the device's memory";
+    if (!from.memory.allocate) {
+      check(cudaMallocAsync(&data_, bytes(), from.stream), name_of(Purpose), wanted);
+      return;
+    }
+    allocator_ = from.memory;
+    data_ = static_cast<T*>(allocator_.allocate(allocator_.user, bytes(), from.stream));
+    if (!data_) throw error("cuda", name_of(Purpose), wanted, "none from the allocator", error_code::no_memory);
   }
-  array(array&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  array(array&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), allocator_(other.allocator_) {}
   array& operator=(array other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(allocator_, other.allocator_);
     return *this;
   }
   ~array() {
-    if (data_) cudaFreeAsync(data_, stream());
+    if (!data_) return;
+    const cudaStream_t last = work_order::of_process().last_stream();
+    if (allocator_.release)
+      allocator_.release(allocator_.user, data_, bytes(), last);
+    else
+      cudaFreeAsync(data_, last);
   }
 
   T* data() { return data_; }
@@ -103,6 +79,7 @@ class array {
  private:
   T* data_ = nullptr;
   std::size_t size_ = 0;
+  cuda_allocator allocator_{};
 };
 
 /// Scratch memory for numbers. It grows to the largest size that was reserved. When it grows, its contents are lost.

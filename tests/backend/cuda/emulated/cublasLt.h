@@ -187,6 +187,8 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc
                                      cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
                                      const void* c, cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
                                      const cublasLtMatmulAlgo_t* how, void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
+  if ((stream ? stream : emulated::the_device().default_stream())->device != emulated::device::current())
+    return CUBLAS_STATUS_INVALID_VALUE;
   const auto aligned = [&](const void* p, int which) { return reinterpret_cast<std::uintptr_t>(p) % how->alignment[which] == 0; };
   if (!aligned(a, 0) || !aligned(b, 1) || !aligned(c, 2) || !aligned(d, 3) || c != d) return CUBLAS_STATUS_INVALID_VALUE;
   for (const auto& [asked, given] : {std::pair{how->a, *a_layout}, std::pair{how->b, *b_layout}, std::pair{how->d, *d_layout}})

@@ -127,7 +127,7 @@ inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 
 using cudaStream_t = emulated::stream*;
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInvalidResourceHandle = 400 };
 inline const char* cudaGetErrorName(cudaError_t e) {
   return e == cudaSuccess ? "cudaSuccess" : e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidValue";
 }
@@ -156,6 +156,20 @@ inline constexpr unsigned cudaStreamNonBlocking = 1;
 
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = emulated::the_device().make_stream();
+  return cudaSuccess;
+}
+using cudaEvent_t = emulated::event*;
+inline constexpr unsigned cudaEventDisableTiming = 2;
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* to, unsigned) {
+  *to = new emulated::event;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
+  emulated::the_device().record(e, stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned) {
+  emulated::the_device().wait(e, stream);
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -219,6 +233,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
                              cudaStream_t stream) {
   emulated::device& device = emulated::the_device();
   const std::lock_guard lock(device.one_at_a_time);
+  if ((stream ? stream : device.default_stream())->device != device.current()) return cudaErrorInvalidResourceHandle;
   const auto asked_for = device.shared_asked_for.find(reinterpret_cast<void (*)()>(kernel));
   if (shared_bytes > std::max<std::size_t>(48 * 1024, asked_for == device.shared_asked_for.end() ? 0 : asked_for->second))
     return cudaErrorInvalidValue;
@@ -267,15 +282,20 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
       given);
 }
 
-// There is one device. Its memory pool keeps no freed memory.
+// The memory pool of a device keeps no freed memory.
 using cudaMemPool_t = int;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
 inline cudaError_t cudaGetDevice(int* number) {
-  *number = 0;
+  *number = emulated::device::current();
+  return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int number) {
+  if (number < 0 || number >= emulated::the_device().devices) return cudaErrorInvalidValue;
+  emulated::device::current() = number;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = emulated::the_device().devices;
   return cudaSuccess;
 }
 

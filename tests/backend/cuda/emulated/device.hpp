@@ -16,8 +16,21 @@
 
 namespace emulated {
 
+/// An event that streams reach and wait for.
+struct event {
+  std::size_t recorded = 0, reached = 0;
+};
+
+/// Work of a stream. If it waits for an event, it can begin when the event has been reached so many times.
+struct work {
+  std::function<void()> run;
+  const event* after = nullptr;
+  std::size_t times = 0;
+};
+
 struct stream {
-  std::deque<std::function<void()>> work;
+  int device;
+  std::deque<work> queue;
 };
 
 class device {
@@ -33,13 +46,21 @@ class device {
   std::size_t allocations = 0;                         // the number of allocations of device memory and page-locked host memory
   std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel: the bytes that it may have
 
-  device() { streams_.push_back(std::make_unique<stream>()); }
+  int devices = 1;  // those after the first have nothing but a number
+
+  device() { make_stream(); }
 
   stream* default_stream() { return streams_.front().get(); }
   stream* make_stream() {
     const std::lock_guard lock(one_at_a_time);
-    streams_.push_back(std::make_unique<stream>());
+    streams_.push_back(std::make_unique<stream>(stream{current(), {}}));
     return streams_.back().get();
+  }
+
+  /// The current device of the calling thread.
+  static int& current() {
+    static thread_local int number = 0;
+    return number;
   }
   void end_stream(stream* s) {
     const std::lock_guard lock(one_at_a_time);
@@ -49,7 +70,17 @@ class device {
 
   void give(stream* to, std::function<void()> work) {
     const std::lock_guard lock(one_at_a_time);
-    (to ? to : default_stream())->work.push_back(std::move(work));
+    (to ? to : default_stream())->queue.push_back({std::move(work)});
+  }
+
+  void record(event* e, stream* in) {
+    const std::lock_guard lock(one_at_a_time);
+    const std::size_t times = ++e->recorded;
+    give(in, [e, times] { e->reached = times; });
+  }
+  void wait(const event* e, stream* in) {
+    const std::lock_guard lock(one_at_a_time);
+    (in ? in : default_stream())->queue.push_back({[] {}, e, e->recorded});
   }
 
   /// Does work of all streams until the stream `until` has no work left. After a fault, the remaining work of all streams is dropped.
@@ -57,7 +88,7 @@ class device {
     const std::lock_guard lock(one_at_a_time);
     ++waits;
     if (!until) until = default_stream();
-    while (!until->work.empty()) step();
+    while (!until->queue.empty()) step();
   }
   void synchronize_all() {
     const std::lock_guard lock(one_at_a_time);
@@ -68,14 +99,16 @@ class device {
   void step() {
     std::vector<stream*> busy;
     for (auto& s : streams_)
-      if (!s->work.empty()) busy.push_back(s.get());
+      if (!s->queue.empty() && (!s->queue.front().after || s->queue.front().after->reached >= s->queue.front().times))
+        busy.push_back(s.get());
+    if (busy.empty()) throw fault("streams wait for events that never come");
     stream& turn = *busy[turns_++ * 0x9e3779b97f4a7c15u % busy.size()];
-    const std::function<void()> work = std::move(turn.work.front());
-    turn.work.pop_front();
+    const std::function<void()> run = std::move(turn.queue.front().run);
+    turn.queue.pop_front();
     try {
-      work();
+      run();
     } catch (...) {
-      for (auto& s : streams_) s->work.clear();
+      for (auto& s : streams_) s->queue.clear();
       throw;
     }
   }
@@ -84,7 +117,7 @@ class device {
   std::uint64_t turns_ = 1;
 };
 
-/// The only device of the machine.
+/// The first device of the machine. Kernels run on no other.
 inline device only_device;
 inline device& the_device() { return only_device; }
 

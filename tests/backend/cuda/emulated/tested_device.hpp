@@ -14,6 +14,19 @@ inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
 
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }
 
+/// While an object of this class exists, the machine has several devices. Only the first one runs kernels.
+class several_devices {
+ public:
+  several_devices() { emulated::the_device().devices = 3; }
+  several_devices(const several_devices&) = delete;
+  several_devices& operator=(const several_devices&) = delete;
+  ~several_devices() {
+    emulated::the_device().devices = 1;
+    cudaSetDevice(0);
+  }
+  bool exist() const { return true; }
+};
+
 /// From now on, threads run in an order that follows from `seed`.
 inline void shuffle_threads(std::uint64_t seed) { emulated::the_device().threads.seed = seed; }
 

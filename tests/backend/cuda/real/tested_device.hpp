@@ -31,6 +31,20 @@ inline bool lies_on_device(const void* p) {
   return of.type == cudaMemoryTypeDevice;
 }
 
+/// Tells whether the machine has several devices. The class for the emulated device adds some.
+class several_devices {
+ public:
+  several_devices() = default;
+  several_devices(const several_devices&) = delete;
+  several_devices& operator=(const several_devices&) = delete;
+  ~several_devices() { cudaSetDevice(0); }
+  bool exist() const {
+    int count = 0;
+    lazyprune::device::check(cudaGetDeviceCount(&count), "device");
+    return count > 1;
+  }
+};
+
 /// Does nothing: a GPU chooses its own order of threads.
 inline void shuffle_threads(std::uint64_t) {}
 
