@@ -86,9 +86,9 @@ def attention(folder):
 
 
 # The kernels of a block of rows, in the transformer's order, under the names of roofline.py.
-LAYER = ["norm", "product k", "product v", "rotate k", "put", "product q", "rotate q", "attention", "product o", "norm, of the feed-forward",
-         "product gate and up", "gate", "product down"]
-KINDS = {"norm": "norm_rows", "rotate": "rotate_rows", "put": "put_rows", "attention": "attend_", "gate": "gate_rows"}
+LAYER = ["norm", "product k", "product v", "put, with RoPE", "product q", "attention", "product o", "norm, of the feed-forward", "product gate and up",
+         "gate", "product down"]
+KINDS = {"norm": "norm_rows", "put": "put_rows", "attention": "attend_", "gate": "gate_rows"}
 
 
 def fits(name, kernel):

@@ -22,6 +22,7 @@ class Gpu:
     tensor: float  # floating-point operations per second, bf16, dense
     memory: float  # bytes per second
     link: float  # bytes per second between host and device
+    launch: float  # seconds from the end of a kernel to the beginning of the next one in the same stream
     shares: dict
 
     def ridge(self):
@@ -51,25 +52,27 @@ SHAPES = {
     "llama-3-8b": Shape(4096, 32, 32, 8, 14336, 128256),
 }
 
-# The share of its bound (a peak rate) that a kernel should reach: on A100, on H100 and H200, and the reason.
+# The share of its bound (a peak rate) that a kernel should reach: on A100, on H100 and H200, and the reason. The second number of the first five
+# was measured on an H100, by ncu, for Llama-2-7B's shape at 3,376 tokens (nvidia-h100-80gb-hbm3.md). Nothing was measured on the other two GPUs.
 SHARES = {
-    "product": (0.75, 0.60, "cuBLASLt's kernels reach this share with a few thousand rows; on the H100, a product of 50 to 300 us is short, and the "
-                "power limit is near"),
-    "single": (0.80, 0.80, "a product of one row reads its weight once, by all multiprocessors"),
-    "attention": (0.40, 0.20, "only one tile of keys is loaded ahead, each tile has two barriers, the softmax is between the products, and half of each tile "
-                  "on the diagonal is wasted; on the H100, `mma.sync` has about 60 % of the peak of `wgmma`"),
-    "rows": (0.75, 0.75, "the kernel passes over the memory once, with 4 bytes per thread and one block per row"),
-    "split": (0.25, 0.25, "each warp takes 256 keys of one head, so a multiprocessor has only some warps, and too few loads are in flight"),
+    "product": (0.75, 0.74, "cuBLASLt's kernels reach this share with a few thousand rows, near the power limit of the H100"),
+    "single": (0.80, 0.71, "`multiply_rows` reads the weight once, by all multiprocessors; this is 82 % for the two matrices of a gate, and 65 % for the "
+               "others together"),
+    "attention": (0.40, 0.28, "one tile of keys and one of values are loaded ahead, each tile has two barriers, the softmax is between the products, and half "
+                  "of each tile on the diagonal is wasted; on the H100, `mma.sync` has about 60 % of the peak of `wgmma`"),
+    "rows": (0.75, 0.90, "the kernel passes over the memory once, and a thread moves 8 or 16 bytes at a time; a part of its input is still in the L2 cache"),
+    "split": (0.25, 0.48, "a block has one warp and takes 64 keys or more of one head, so few loads are in flight"),
     "small": (0.10, 0.10, "there is too little work to fill the device; in the probe, one thread reads a whole key"),
-    "link": (0.50, 0.50, "some KiB are copied to memory that is not page-locked"),
+    "link": (0.50, 0.50, "some KiB are copied, and the host waits for them"),
 }
 
-A100 = Gpu("A100", 312e12, 2039e9, 25e9, {k: v[0] for k, v in SHARES.items()})
-H100 = Gpu("H100", 989e12, 3352e9, 50e9, {k: v[1] for k, v in SHARES.items()})
-H200 = Gpu("H200", 989e12, 4800e9, 50e9, H100.shares)  # an H100 with faster memory
+# On compute capability 9.0, a kernel begins while the one before it ends (launch_early in launch.hpp).
+A100 = Gpu("A100", 312e12, 2039e9, 25e9, 2e-6, {k: v[0] for k, v in SHARES.items()})
+H100 = Gpu("H100", 989e12, 3352e9, 50e9, 0, {k: v[1] for k, v in SHARES.items()})
+H200 = Gpu("H200", 989e12, 4800e9, 50e9, 0, H100.shares)  # an H100 with faster memory
 GPUS = (A100, H100, H200)
 
-LAUNCH = 2e-6  # seconds from the end of a kernel to the beginning of the next one in the same stream
+SHORTEST = 3e-6  # seconds that a kernel takes at least; on the H100, ncu measured 3.3 to 6.4 us for those with little work
 STOP = 60e-6  # seconds that the device waits while the host reads scores or logits, selects, plans and launches again
 LISTS = 3e-6  # seconds to copy positions, slots and addresses of an operation to the device, if they are not there already
 BLOCK_ROWS = 2048  # rows that a layer's operations take at a time (cuda::block_rows)
@@ -96,9 +99,10 @@ class Kernel:
     def seconds(self, gpu):
         share = gpu.shares[self.kind]
         bound = self.bound(gpu)
-        if bound == "tensor cores":
-            return self.operations / (share * gpu.tensor)
-        return self.bytes / (share * (gpu.link if bound == "link" else gpu.memory))
+        if bound == "link":
+            return self.bytes / (share * gpu.link)
+        seconds = self.operations / (share * gpu.tensor) if bound == "tensor cores" else self.bytes / (share * gpu.memory)
+        return max(seconds, SHORTEST * self.launches)
 
 
 # The kernels, in the order in which include/lazyprune/model/transformer.hpp calls them.
@@ -108,10 +112,14 @@ def blocks(rows):
     return math.ceil(rows / BLOCK_ROWS)
 
 
-def product(name, rows, inputs, outputs, add=False):
-    """Returns the kernel that multiplies rows in bf16 by weights in bf16 and writes float. With `add`, it also reads the old output."""
+FEW_ROWS = 4  # up to this many rows, one kernel of ours multiplies and gates (products::are_few)
+
+
+def product(name, rows, inputs, outputs, moved_by_output=2.0):
+    """Returns the kernel that multiplies rows in bf16 by weights in bf16. `moved_by_output` is the number of bytes for each result: 2 if it is
+    written in bf16, 4 in float, 8 if it is added to the residual stream."""
     times = blocks(rows)
-    moved = 2.0 * rows * inputs + 2.0 * times * inputs * outputs + 4.0 * rows * outputs * (2 if add else 1)
+    moved = 2.0 * rows * inputs + 2.0 * times * inputs * outputs + moved_by_output * rows * outputs
     return Kernel(f"product {name}", "product" if rows > 1 else "single", 2.0 * rows * inputs * outputs, moved, times)
 
 
@@ -128,32 +136,30 @@ def pairs_of(rows, finish):
 def layer(shape, rows, finish, active=None, same=False):
     """Returns the kernels of a layer over `rows` tokens. The last `finish` rows are computed to the end, the others only to keys and values.
     `active` is the number of tokens that a decode step attends to; None for a prefill. `same` says that the tokens are those of the layer
-    before, so positions, slots and ranges are on the device already. A prefill still copies the addresses of its new keys and values."""
+    before, so positions, slots and ranges are on the device already. A prefill still copies the addresses of its new keys and values. Attention
+    rotates queries, and the kernel that puts keys and values into the cache rotates keys."""
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active
+    table = 4.0 * h / shape.heads  # bytes of cosines and sines for a row
     kernels = [rows_kernel("norm", rows, 6.0 * h), *(product(name, rows, h, kv) for name in "kv")]
     lists = 0 if same else blocks(rows)
-    kernels.append(rows_kernel("rotate k", rows, 8.0 * kv + 4.0 * h / shape.heads, lists))
-    kernels.append(rows_kernel("put", rows, 12.0 * kv, lists if active is not None else blocks(rows)))
+    kernels.append(rows_kernel("put, with RoPE", rows, 8.0 * kv + table, lists if active is not None else blocks(rows)))
     kernels.append(product("q", finish, h, q))
-    own = 0 if finish == rows else 1  # lists of the last row alone
-    kernels.append(rows_kernel("rotate q", finish, 8.0 * q + 4.0 * h / shape.heads, own))
-    lists = lists or own
+    lists = lists or (0 if finish == rows else 1)  # or the lists of the last row alone
     if finish > 16:
-        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, 6.0 * finish * q + 4.0 * keys * kv, blocks(finish), lists))
+        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, finish * (4.0 * q + table) + 4.0 * keys * kv, blocks(finish), lists))
     else:
-        splits = min(64, math.ceil(keys / 256))
+        splits = math.ceil(keys / max(64, math.ceil(keys / 64)))  # attention_layer::splits_of
         parts = 4.0 * splits * finish * shape.heads * (2 + h // shape.heads)
-        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, 4.0 * finish * q + 4.0 * keys * kv + parts, 1, lists))
+        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, finish * (2.0 * q + table) + 4.0 * keys * kv + parts, 1, lists))
         kernels.append(Kernel("join of the splits", "small", 0, parts + 2.0 * finish * q))
-    return kernels + [
-        product("o", finish, q, h, add=True),
-        rows_kernel("norm, of the feed-forward", finish, 6.0 * h),
-        product("gate and up", finish, h, 2 * f),
-        rows_kernel("gate", finish, 10.0 * f),
-        product("down", finish, f, h, add=True),
-    ]
+    kernels += [product("o", finish, q, h, 8.0), rows_kernel("norm, of the feed-forward", finish, 6.0 * h)]
+    if finish > FEW_ROWS:
+        kernels += [product("gate and up", finish, h, 2 * f), rows_kernel("gate", finish, 6.0 * f)]
+    else:
+        kernels.append(product("gate and up", finish, h, 2 * f, 1.0))  # two products make one result
+    return kernels + [product("down", finish, f, h, 8.0)]
 
 
 def probe(shape, rows):
@@ -197,7 +203,7 @@ def prefill(shape, tokens, stages):
 def logits(shape):
     return [
         rows_kernel("norm, of the logits", 1, 6.0 * shape.hidden),
-        product("logits", 1, shape.hidden, shape.vocabulary),
+        product("logits", 1, shape.hidden, shape.vocabulary, 4.0),
         Kernel("logits to the host", "link", 0, 4.0 * shape.vocabulary),
     ]
 
@@ -236,7 +242,7 @@ def expected(gpu, kernels, stages=0):
     """The expected seconds of the kernels. There is a stop for each stage, and one for the logits."""
     e = Expected(stops=(stages + 1) * STOP)
     for k in kernels:
-        e.launches += k.launches * LAUNCH + k.lists * LISTS
+        e.launches += (0 if k.kind == "link" else k.launches * gpu.launch) + k.lists * LISTS
         if k.name.startswith("product"):
             e.products += k.seconds(gpu)
         elif k.name.startswith("attention"):
