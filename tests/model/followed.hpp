@@ -6,6 +6,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/session/trace.hpp>
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -66,14 +68,21 @@ struct followed : Scorer {
   static double spread_of(const lazyprune::key_view&) { return 1; }
 };
 
+/// A choice by top_k. The cut is the leader's lowest score of a kept token. An exchanged token is one that only the leader or only the
+/// follower would keep. All numbers but `exchanged` are relative differences of two of the leader's scores.
+struct choice {
+  double allowed;             // the difference that rounding may make
+  double margin;              // between the cut and the highest score of a token that is not kept; infinity if all tokens are kept
+  double furthest = 0;        // the largest difference between the cut and the score of an exchanged token
+  std::size_t exchanged = 0;  // tokens
+};
+
 /// Compares the tokens that the leader kept with the tokens that the follower's own scores would keep, for all choices by top_k in a run.
-/// In each choice the cut is the leader's lowest score of a kept token. A token counts if only the leader or only the follower would keep
-/// it. Returns the largest relative distance between the leader's score of such a token and the cut, divided by the allowed relative
-/// difference. `allowed(layers, spread)` returns the allowed difference of the logarithm of a score after `layers` layers.
+/// `allowed(layers, spread)` returns the allowed difference of the logarithm of a score after `layers` layers.
 template <class Allowed>
-double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
-                             Allowed allowed) {
-  double furthest = 0;
+std::vector<choice> choices_of(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
+                               Allowed allowed) {
+  std::vector<choice> choices;
   std::size_t call = 0;
   const std::size_t layers = trace.front().layers.size();
   const bool every_layer = leader.size() == trace.size() * (layers - 1);
@@ -81,9 +90,11 @@ double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, co
     for (std::size_t l = 0; l + 1 < layers; ++l) {
       if (!step.margin[l] && !every_layer) continue;
       const std::vector<float>&theirs = leader[call].scores, &own = follower[call].scores;
-      const double most = -std::expm1(-allowed(l + 1, leader[call].spread));
+      choice found{-std::expm1(-allowed(l + 1, leader[call].spread)), INFINITY};
       ++call;
       if (!step.margin[l]) continue;
+      REQUIRE(theirs.size() == step.layers[l].active.size());
+      REQUIRE(own.size() == theirs.size());
       const auto &active = step.layers[l].active, &kept = step.layers[l + 1].active;
       std::vector<std::size_t> order(active.size() - 1);  // without the query token, which always stays
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -94,10 +105,23 @@ double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, co
         if (keeps(i)) cut = std::min<double>(cut, theirs[i]);
       for (std::size_t n = 0; n < order.size(); ++n) {
         const double score = theirs[order[n]];
-        if (keeps(order[n]) == (n + 1 < kept.size()) || score == cut) continue;
-        furthest = std::max(furthest, std::abs(score - cut) / std::max(std::abs(score), std::abs(cut)) / most);
+        const double apart = score == cut ? 0.0 : std::abs(score - cut) / std::max(std::abs(score), std::abs(cut));
+        if (!keeps(order[n])) found.margin = std::min(found.margin, apart);
+        if (keeps(order[n]) == (n + 1 < kept.size())) continue;
+        found.furthest = std::max(found.furthest, apart);
+        ++found.exchanged;
       }
+      choices.push_back(found);
     }
+  return choices;
+}
+
+/// Returns the largest `furthest` of all choices in a run, as a share of what is allowed. See choices_of.
+template <class Allowed>
+double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
+                             Allowed allowed) {
+  double furthest = 0;
+  for (const choice& c : choices_of(trace, leader, follower, allowed)) furthest = std::max(furthest, c.furthest / c.allowed);
   return furthest;
 }
 
