@@ -23,7 +23,7 @@ import beside  # noqa: E402  found through sys.path
 import roofline  # noqa: E402
 
 FIELDS = ["shape", "prompt", "schedule", "policy", "test", "tokens_per_s", "seconds", "share_of_peak", "speedup", "predicted_speedup",
-          "measured_over_predicted", "overhead_share", "peak_bytes", "expected_seconds", "measured_over_expected"]
+          "measured_over_predicted", "predicted_with_memory", "measured_over_with_memory", "overhead_share", "peak_bytes", "expected_seconds", "measured_over_expected"]
 
 
 def fail(where, expected, found):
@@ -73,6 +73,8 @@ def runs_of(path, gpu):
         made.update(shape=shape, prompt=prompt, schedule=schedule if pruned else "dense")
         if row.get("speedup") and row.get("predicted_speedup"):
             made["measured_over_predicted"] = row["speedup"] / row["predicted_speedup"]
+        if row.get("speedup") and row.get("predicted_with_memory"):
+            made["measured_over_with_memory"] = row["speedup"] / row["predicted_with_memory"]
         expected = expected_seconds(gpu, shape, prompt, made["schedule"], row["test"])
         if expected:
             made["expected_seconds"] = expected
@@ -110,7 +112,7 @@ def lines_of(runs, prefill):
     """Yields one line per run. The columns of the dense model come before those of the pruned one."""
     for (_, prompt, schedule), error, rows in runs:
         if error is not None:
-            yield [f"{prompt:,}", schedule, error] + [""] * (9 if prefill else 5)
+            yield [f"{prompt:,}", schedule, error] + [""] * (11 if prefill else 7)
             continue
         of_kind = [row for row in rows if row["test"].startswith("pp" if prefill else "tg")]
         dense = next((row for row in of_kind if row["schedule"] == "dense"), None)
@@ -123,11 +125,12 @@ def lines_of(runs, prefill):
         of_pruned = [get(pruned, "seconds", roofline.time) if prefill else get(pruned, "tokens_per_s", lambda v: f"{v:.1f}"),
                      get(pruned, "share_of_peak", percent)]
         line = [f"{prompt:,}", schedule, *of_dense, *of_pruned]
+        with_memory = [get(pruned, "predicted_with_memory", times), get(pruned, "measured_over_with_memory", ratio)]
         if prefill:
-            line += [get(pruned, "speedup", times), get(pruned, "predicted_speedup", times), get(pruned, "measured_over_predicted", ratio),
+            line += [get(pruned, "speedup", times), get(pruned, "predicted_speedup", times), get(pruned, "measured_over_predicted", ratio), *with_memory,
                      get(pruned, "overhead_share", percent), get(pruned, "measured_over_expected", ratio)]
         else:
-            line += [get(pruned, "speedup", times)]
+            line += [get(pruned, "speedup", times), *with_memory]
         yield line
 
 
@@ -137,7 +140,8 @@ def report(name, notes, runs, folder, by):
     yield ""
     yield f"Measured by `sh bench/cuda/{by}`, with random weights in bf16. `over paper` is the measured time divided by the time that"
     yield "[roofline.py](roofline.py) expects. `predicted` is the speedup that the cost model expects, with costs per operation measured in the dense"
-    yield "prefill. `measured / predicted` is the measured speedup divided by `predicted`."
+    yield "prefill. `with memory` also counts the time in which a product of few rows waits for its weights. A column `measured / ...` is the measured"
+    yield "speedup divided by this prediction."
     yield ""
     for note in notes:
         yield f"- {note}"
@@ -149,13 +153,15 @@ def report(name, notes, runs, folder, by):
         yield "The first token:"
         yield ""
         yield from roofline.table(["prompt", "<schedule", "dense", "of tensor peak", "over paper", "pruned", "of tensor peak", "speedup", "predicted",
-                                   "measured / predicted", "overhead", "over paper"], lines_of(of_shape, True))
+                                   "measured / predicted", "with memory", "measured / with memory", "overhead", "over paper"],
+                                  lines_of(of_shape, True))
         decoded = list(lines_of(of_shape, False))
         if decoded:
             yield ""
             yield "Decoding after the prompt, in tokens per second:"
             yield ""
-            yield from roofline.table(["prompt", "<schedule", "dense", "of memory peak", "over paper", "pruned", "of memory peak", "speedup"], decoded)
+            yield from roofline.table(["prompt", "<schedule", "dense", "of memory peak", "over paper", "pruned", "of memory peak", "speedup", "with memory",
+                                       "measured / with memory"], decoded)
         yield from beside.transformers(folder, shape, of_shape)
     yield from beside.kernels(folder, gpu, runs[0][0][0])
     yield from beside.decode(folder, runs[0][0][0])

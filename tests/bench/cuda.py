@@ -79,7 +79,7 @@ class Report(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             common = '"isa": "sm_80", "peak_bytes": 1, '
             dense = '{%s"policy": "dense", "test": "pp3376", "tokens_per_s": 10.0, "seconds": 0.5, "share_of_peak": 0.3, "overhead_share": 0.0}' % common
-            pruned = ('{%s"policy": "--stages", "test": "pp3376", "tokens_per_s": 20.0, "seconds": 0.25, "speedup": 2.0, "predicted_speedup": 2.5, '
+            pruned = ('{%s"policy": "--stages", "test": "pp3376", "tokens_per_s": 20.0, "seconds": 0.25, "speedup": 2.0, "predicted_speedup": 2.5, "predicted_with_memory": 1.6, '
                       '"overhead_share": 0.01}' % common)
             written(os.path.join(folder, "llama-2-7b_fast.json"), f"[{dense}, {pruned}]")
             written(os.path.join(folder, "llama-2-7b_drawn_32768.json"), '{"error": "no room"}')
@@ -92,7 +92,8 @@ class Report(unittest.TestCase):
             text = "\n".join(report.report("A100", [], runs, folder, "run.sh"))
             self.assertIn("| 32,768 | drawn | no room |", text)
             self.assertIn("| 3,376 | fast | 500 ms | 30.0 % |", text)
-            self.assertIn("| 250 ms |  | 2.00x | 2.50x | 0.80 | 1.0 % |", text)
+            self.assertAlmostEqual(second["measured_over_with_memory"], 1.25)
+            self.assertIn("| 250 ms |  | 2.00x | 2.50x | 0.80 | 1.60x | 1.25 | 1.0 % |", text)
 
 
 class Run(unittest.TestCase):
@@ -147,6 +148,7 @@ class Run(unittest.TestCase):
         for row in rows:
             self.assertGreater(float(row["share_of_peak"]), 0)
             self.assertEqual(row["measured_over_predicted"] != "", row["schedule"] == "drawn" and row["test"].startswith("pp"))
+            self.assertEqual(row["measured_over_with_memory"] != "", row["schedule"] == "drawn")
             self.assertEqual(row["expected_seconds"], "")  # roofline.py does not know that shape
         with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
             page = file.read()
@@ -267,7 +269,7 @@ class Portable(unittest.TestCase):
         tests = self.path("tests")
         written(tests, '#!/bin/sh\ncase $1 in */memory.test.cpp) echo it failed; exit 1 ;; esac\necho "$1"\n', 0o755)
         program = self.path("program")  # without --exact, its answers on the GPU and on the CPU differ
-        written(program, '#!/bin/sh\ncase "$*" in *--exact*) ;; *cuda*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
+        written(program, '#!/bin/sh\ncase "$*" in *--exact*) ;; *"--backend cuda"*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
         result = self.portable("correct", "--out", self.folder.name, "--program", program, "--tests", tests, "--steps", "tests,sanitizer,smoke")
         self.assertEqual(result.returncode, 0, result)
         steps = self.archived("correct")
@@ -275,7 +277,7 @@ class Portable(unittest.TestCase):
         with open(self.path("read/correct/smoke.log"), encoding="utf-8") as file:
             lines = file.read().splitlines()
         self.assertEqual([line.startswith("equal ") for line in lines], ["--exact" in line for line in lines])
-        written(program, '#!/bin/sh\ncase "$*" in *cuda*--exact*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
+        written(program, '#!/bin/sh\ncase "$*" in *"--backend cuda"*--exact*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
         self.portable("correct", "--out", self.folder.name, "--program", program, "--tests", tests, "--steps", "smoke")
         self.assertEqual(self.archived("correct")["smoke"]["code"], 1)
         self.assertEqual(steps["tests.backend_cuda_products"]["code"], 0)

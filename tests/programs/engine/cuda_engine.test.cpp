@@ -66,6 +66,11 @@ TEST_CASE("bench --backend cuda: rates, shares of the GPU's peaks, and the cost 
   CHECK(predicted > 1.2);
   CHECK(predicted < of_attention_alone);
   CHECK(rows[1]["overhead_share"].get<double>() > 0);
+  for (const std::size_t pruned : {1u, 3u}) {  // both of prefill and of decode steps
+    CHECK(rows[pruned]["predicted_with_memory"].get<double>() > 0.5);
+    CHECK(!rows[pruned - 1].contains("predicted_with_memory"));
+  }
+  CHECK(rows[1]["predicted_with_memory"].get<double>() <= predicted * (1 + 1e-9));
 
   const program_result table = on_emulated_device(
       {"bench", "--random-weights", "pocket", "-P", "4", "-n", "0", "-r", "1", "--no-warmup", "--peak", "--policy", "dense"});
