@@ -101,15 +101,9 @@ class cuda_backend {
 
   /// Throws `error` if `e.kv` is f16, if there is no such device as e.cuda.device, or if this process already computes on another one.
   /// `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
-  explicit cuda_backend(const execution& e)
-      : place_(device::work_order::of_process().place_of(e.cuda)),
-        kv_type_(e.kv),
-        exact_(e.exact),
-        attention_(e.exact),
-        upload_(e.threads) {
+  explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
     if (e.kv == dtype::f16 || e.kv == dtype::q8_0) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
-    const device::at_place here(place_);
-    device::work_order::of_process().next();  // the next memory comes from this backend's allocator, even outside of an operation
+    place_ = device::work_order::of_process().place_of(e.cuda);
   }
 
   cuda_backend(const cuda_backend&) = delete;
@@ -524,7 +518,7 @@ class cuda_backend {
     read({numbers, slots.size(), width, width}, out);
   }
 
-  device::place place_;
+  device::place place_{};
   std::optional<dtype> kv_type_;
   bool exact_;
   device::products products_;

@@ -91,6 +91,23 @@ TEST_CASE("contexts with streams of their own see each other's work, in the orde
   CHECK(b.numbers() == sums);
 }
 
+TEST_CASE("an operation waits for one that began before the operation's stream was used last") {
+  const own_stream first, second;
+  cuda_backend one(on(first)), two(on(second));
+  const auto numbers = normal_floats(rows * columns, 1);
+  for (int again = 0; again < 20; ++again) {
+    on_device<float> a(numbers), b(rows * columns), c(numbers), other(numbers);
+    one.in_one_team([&] {
+      const cudaStream_t stream = device::stream();
+      std::thread([&] { twice(two, other, other); }).join();
+      cudaMemcpyAsync(b.data(), a.data(), numbers.size() * sizeof(float), cudaMemcpyDeviceToDevice, stream);
+    });
+    twice(two, b, c);
+    const auto found = c.numbers();
+    for (std::size_t n = 0; n < found.size(); ++n) REQUIRE(found[n] == numbers[n] + numbers[n]);
+  }
+}
+
 TEST_CASE("a context's work is in its stream, where work that the caller queues comes after it") {
   const own_stream mine;
   cuda_backend backend(on(mine));

@@ -27,7 +27,7 @@ constexpr std::string_view name_of(purpose p) {
   return names[static_cast<std::size_t>(p)];
 }
 
-/// Uninitialised device memory for `size` numbers, from the allocator of the thread's place (work_order::next). The allocation and the
+/// Uninitialised device memory for `size` numbers, from the allocator of the thread's place (work_order::queue). The allocation and the
 /// release of the memory are in order with all other work, so work that was queued before this object's destruction may still use it. If
 /// there is too little memory, throws an `error` (no_memory) that names the purpose and the bytes.
 template <class T, purpose Purpose>
@@ -37,15 +37,13 @@ class array {
   explicit array(std::size_t size) : size_(size) {
     if (size == 0) return;
     if (size > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
-    const place from = work_order::of_process().next();
     const std::string wanted = std::to_string(bytes()) + " bytes of the device's memory";
-    if (!from.memory.allocate) {
-      check(cudaMallocAsync(&data_, bytes(), from.stream), name_of(Purpose), wanted);
-      return;
-    }
-    allocator_ = from.memory;
-    data_ = static_cast<T*>(allocator_.allocate(allocator_.user, bytes(), from.stream));
-    if (!data_) throw error("cuda", name_of(Purpose), wanted, "none from the allocator", error_code::no_memory);
+    work_order::of_process().queue([&](const place& from) {
+      if (!from.memory.allocate) return check(cudaMallocAsync(&data_, bytes(), from.stream), name_of(Purpose), wanted);
+      allocator_ = from.memory;
+      data_ = static_cast<T*>(allocator_.allocate(allocator_.user, bytes(), from.stream));
+      if (!data_) throw error("cuda", name_of(Purpose), wanted, "none from the allocator", error_code::no_memory);
+    });
   }
   array(array&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), allocator_(other.allocator_) {}
@@ -57,11 +55,12 @@ class array {
   }
   ~array() {
     if (!data_) return;
-    const cudaStream_t last = work_order::of_process().last_stream();
-    if (allocator_.release)
-      allocator_.release(allocator_.user, data_, bytes(), last);
-    else
-      cudaFreeAsync(data_, last);
+    work_order::of_process().queue([&](const place& from) {
+      if (allocator_.release)
+        allocator_.release(allocator_.user, data_, bytes(), from.stream);
+      else
+        cudaFreeAsync(data_, from.stream);
+    });
   }
 
   T* data() { return data_; }

@@ -4,8 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -30,9 +32,10 @@ struct place {
   cuda_allocator memory;
 };
 
-/// Puts all work of the process in one order, on one device. Sequences of different contexts may share memory, and contexts may have
-/// different streams. So if a context queues work after another context, its stream first waits for the stream of the other one. Work that
-/// threads queue at the same time has no order. It does not need one, because threads do not use the same sequence at the same time.
+/// Puts the work of all contexts of the process in order, on one device. Sequences of different contexts may share memory, and contexts may
+/// have different streams. So when an operation begins, its stream waits for all operations of other streams that have ended by then.
+/// Operations that threads run at the same time have no order. They need none, because threads do not use the same sequence at the same
+/// time.
 class work_order {
  public:
   /// Returns the object of this process. It is never destroyed, because the driver may end before it.
@@ -41,48 +44,61 @@ class work_order {
     return one;
   }
 
-  /// Returns the place of a context with these settings. The first call chooses the device of the process. Throws `error` if there is no
-  /// such device, or (unsupported) if the process computes on another one.
+  /// Returns the place of a new context with these settings. The first call chooses the device of the process. Throws `error` if there is
+  /// no such device, or (unsupported) if the process computes on another one.
   place place_of(const cuda_settings& settings) {
     if (settings.device) check_number(*settings.device);
     const int wanted = settings.device ? *settings.device : current_device();
     const std::lock_guard lock(mutex_);
-    begin(wanted);
+    make_own(wanted);
     if (wanted != own_->device)
       throw error("cuda", "device", "device " + std::to_string(own_->device) + ", on which this process computes", std::to_string(wanted),
                   error_code::unsupported);
-    return {wanted, settings.stream ? static_cast<cudaStream_t>(settings.stream) : own_->stream, settings.allocator};
+    last_ = {wanted, settings.stream ? static_cast<cudaStream_t>(settings.stream) : own_->stream, settings.allocator};
+    ++lines_[last_.stream].contexts;
+    return last_;
   }
 
-  /// Returns the place where this thread queues its next work. It is the place of the context whose operation the thread is in. Outside of
-  /// operations, it is the place of the last work.
-  place next() {
-    const std::lock_guard lock(mutex_);
-    if (!here) {
-      if (!own_) begin(current_device());
-      return last_;
-    }
-    if (here->stream != last_.stream) order(last_.stream, here->stream);
-    return last_ = *here;
-  }
-
-  /// Returns the stream of the last work. What is queued there comes after all earlier work.
-  cudaStream_t last_stream() noexcept {
-    const std::lock_guard lock(mutex_);
-    return last_.stream;
-  }
-
-  /// After this call, the process does not use the stream of `it` any more, unless another context has this stream, too.
+  /// A context with this place ends. If no other context has its stream, the process does not use the stream any more.
   void leave(const place& it) noexcept {
     const std::lock_guard lock(mutex_);
-    if (last_.stream == it.stream && it.stream != own_->stream && cudaEventRecord(event_, it.stream) == cudaSuccess)
-      cudaStreamWaitEvent(own_->stream, event_, 0);
     if (last_.stream == it.stream) last_ = *own_;
+    if (--lines_[it.stream].contexts > 0 || it.stream == own_->stream) return;
+    static_cast<void>(wait_for_others(own_->stream));
+    lines_.erase(it.stream);
+  }
+
+  /// Calls work(place) for work that consists of one call of the runtime or of an allocator. The place is that of the operation which this
+  /// thread is in. Outside of operations, it is the place of the last operation, or of the last new context.
+  template <class Work>
+  void queue(const Work& work) {
+    const std::lock_guard lock(mutex_);
+    make_own(current_device_or_first());
+    const place& at = here ? *here : last_;
+    static_cast<void>(wait_for_others(at.stream));
+    work(at);
+    ++lines_[at.stream].ended;
+  }
+
+  /// Returns the stream of the place that `queue` would choose. Outside of operations, the caller must wait for the work that it queues.
+  cudaStream_t stream() {
+    if (here) return here->stream;
+    const std::lock_guard lock(mutex_);
+    make_own(current_device_or_first());
+    check(wait_for_others(last_.stream), "stream");
+    return last_.stream;
   }
 
  private:
   friend class at_place;
   static inline thread_local const place* here = nullptr;
+
+  /// The work of one stream.
+  struct line {
+    std::size_t contexts = 0;
+    std::size_t ended = 0;                          // operations
+    std::map<cudaStream_t, std::size_t> seen = {};  // by stream: how many of its operations this stream has waited for
+  };
 
   static void check_number(int device) {
     int count = 0;
@@ -91,8 +107,10 @@ class work_order {
       throw error("cuda", "device", "a device below " + std::to_string(count), std::to_string(device), error_code::bad_input);
   }
 
+  int current_device_or_first() const { return own_ ? own_->device : current_device(); }
+
   /// Makes the process's own stream. Freed memory stays in the driver's pool, so that it can be allocated again without a system call.
-  void begin(int device) {
+  void make_own(int device) {
     if (own_) return;
     const int before = current_device();
     check(cudaSetDevice(device), "device");
@@ -105,43 +123,67 @@ class work_order {
     check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "memory pool");
     check(cudaSetDevice(before), "device");
     own_ = last_ = made;
+    lines_[made.stream];
   }
 
-  void order(cudaStream_t earlier, cudaStream_t later) {
-    check(cudaEventRecord(event_, earlier), "stream");
-    check(cudaStreamWaitEvent(later, event_, 0), "stream");
+  /// Lets the stream wait for all operations of other streams that have ended.
+  cudaError_t wait_for_others(cudaStream_t stream) noexcept {
+    line& own = lines_[stream];
+    for (const auto& [other, work] : lines_) {
+      std::size_t& seen = own.seen[other];
+      if (other == stream || seen == work.ended) continue;
+      cudaError_t answer = cudaEventRecord(event_, other);
+      if (answer == cudaSuccess) answer = cudaStreamWaitEvent(stream, event_, 0);
+      if (answer != cudaSuccess) return answer;
+      seen = work.ended;
+    }
+    return cudaSuccess;
+  }
+
+  void operation_begins(const place& there) {
+    const std::lock_guard lock(mutex_);
+    check(wait_for_others(there.stream), "stream");
+    last_ = there;
+  }
+  void operation_ends(const place& there) noexcept {
+    const std::lock_guard lock(mutex_);
+    ++lines_[there.stream].ended;
   }
 
   std::mutex mutex_;
   std::optional<place> own_;  // the place of contexts without settings
-  place last_{};              // of the last work
+  place last_{};
+  std::map<cudaStream_t, line> lines_;
   cudaEvent_t event_ = nullptr;
 };
 
-/// While an object of this class exists, this thread queues its work at the place, and the place's device is the thread's current device.
+/// An operation of a context. While this object exists, this thread queues its work at the context's place, and the place's device is the
+/// thread's current device. Operations may be nested.
 class at_place {
  public:
-  explicit at_place(const place& there) : before_(work_order::here), device_(current_device()), other_(device_ != there.device) {
-    if (other_) check(cudaSetDevice(there.device), "device");
+  explicit at_place(const place& there) : there_(there), before_(work_order::here), device_(current_device()) {
+    if (device_ != there.device) check(cudaSetDevice(there.device), "device");
+    work_order::of_process().operation_begins(there);
     work_order::here = &there;
   }
   at_place(const at_place&) = delete;
   at_place& operator=(const at_place&) = delete;
   ~at_place() {
     work_order::here = before_;
-    if (other_) cudaSetDevice(device_);
+    work_order::of_process().operation_ends(there_);
+    if (device_ != there_.device) cudaSetDevice(device_);
   }
 
  private:
+  const place& there_;
   const place* before_;
   int device_;
-  bool other_;
 };
 
-/// Returns the stream for this thread's next work. See work_order::next.
-inline cudaStream_t stream() { return work_order::of_process().next().stream; }
+/// Returns the stream for this thread's next work. See work_order::stream.
+inline cudaStream_t stream() { return work_order::of_process().stream(); }
 
-/// Waits until all queued work is done.
+/// Waits until all work that this thread knows of is done.
 inline void synchronize() { check(cudaStreamSynchronize(stream()), "the device's work"); }
 
 }  // namespace device
