@@ -136,6 +136,26 @@ TEST_CASE("a stream may end after its context, and memory of the context after t
   CHECK(found == k.numbers());
 }
 
+TEST_CASE("a stream that gets the address of an earlier one is waited for, too") {
+  const auto numbers = normal_floats(rows * columns, 1);
+  cuda_backend other;
+  on_device<float> x(numbers), out(numbers);
+  std::vector<float> a = numbers, b = numbers;
+  for (int again = 0; again < 20; ++again) {
+    const own_stream mine;
+    cuda_backend backend(on(mine));
+    twice(backend, x, out);
+    twice(backend, x, out);
+    twice(other, out, x);
+    for (std::size_t n = 0; n < a.size(); ++n) {
+      b[n] += a[n];
+      b[n] += a[n];
+      a[n] += b[n];
+    }
+  }
+  CHECK(x.numbers() == a);
+}
+
 TEST_CASE("a device that does not exist, and a second device of a process, are refused") {
   const several_devices devices;
   cuda_backend backend;

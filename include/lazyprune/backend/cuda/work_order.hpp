@@ -66,6 +66,7 @@ class work_order {
     if (--lines_[it.stream].contexts > 0 || it.stream == own_->stream) return;
     static_cast<void>(wait_for_others(own_->stream));
     lines_.erase(it.stream);
+    for (auto& [other, work] : lines_) work.seen.erase(it.stream);  // another stream may get this address
   }
 
   /// Calls work(place) for work that consists of one call of the runtime or of an allocator. The place is that of the operation which this
