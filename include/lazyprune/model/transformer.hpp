@@ -581,7 +581,8 @@ class transformer {
     return std::span<const position>(work_.positions_).subspan(first, count);
   }
 
-  /// Returns the positions to which RoPE rotates the `count` rows from `first` on.
+  /// Returns the positions to which RoPE rotates the `count` rows from `first` on. While tokens are unnamed, work_.positions_ numbers the
+  /// chosen tokens instead.
   row_positions rope_positions(std::size_t first, std::size_t count) {
     if constexpr (choosing_backend<Backend>)
       if (ahead_.unnamed) return {{}, backend_.chosen_positions() + positions(first, count).front()};

@@ -120,6 +120,49 @@ TEST_CASE("a context's work is in its stream, where work that the caller queues 
   for (std::size_t n = 0; n < found.size(); ++n) REQUIRE(found[n] == numbers[n] + numbers[n]);
 }
 
+TEST_CASE("selections are in their context's stream and use its allocator's memory, though another context computes between them") {
+  const own_stream mine;
+  counted_memory memory;
+  execution e = memory.settings();
+  e.cuda.stream = mine.get();
+  cuda_backend backend(e), other;
+  const std::vector<position> tokens{0, 1, 2, 3, 4, 5, 6, 7}, last{7};
+  const std::vector<float> scores{3, 9, 1, 8, 0, 2, 7, 4};
+  on_device<float> k(scores), q(std::vector<float>{1}), x(scores), a(normal_floats(rows * columns, 1));
+  cuda_backend::kv_layer kv(1, 1);
+  cuda_backend::operand out(1);
+  out.prepare(1, dtype::f32);
+  const rows_view<float> keys{k.data(), 8, 1, 1}, carried{x.data(), 8, 1, 1};
+  const std::vector<candidacy> standing(8, candidacy::open);
+  const std::vector<selection_size> sizes{{8, 3}};
+  backend.put(kv, tokens, keys, keys);
+  const attention_probe probe{.queries = 1, .stride = 8, .over_heads = head_reduction::mean};
+  backend.attend(rows_view<const float>{q.data(), 1, 1, 1}, kv, {{1, 1, 1}, last, tokens, tokens}, out, 0, probe);
+  twice(other, a, a);
+  backend.begin_choices(tokens, standing, 1, sizes);
+  twice(other, a, a);
+  backend.choose();
+  twice(other, a, a);
+  cuda_backend::row_store store(1);
+  const std::vector<std::uint32_t> slots{0, 1, 2, 3, 4};
+  backend.store_dropped(carried, store, slots);
+  twice(other, a, a);
+  backend.take_chosen(carried);
+  std::vector<float> found(3);
+  cudaMemcpyAsync(found.data(), x.data(), found.size() * sizeof(float), cudaMemcpyDeviceToHost, mine.get());
+  cudaStreamSynchronize(mine.get());
+  CHECK(found == std::vector<float>{9, 8, 7});
+  CHECK(numbers_at(static_cast<const float*>(store.row(4)), 1) == std::vector<float>{4});
+  twice(other, a, a);
+  std::vector<made_choice> made;
+  backend.read_choices(made);
+  REQUIRE(made.size() == 1);
+  CHECK(std::vector(made[0].chosen.begin(), made[0].chosen.end()) == std::vector<std::uint32_t>{1, 3, 6});
+  std::size_t bytes = 0;
+  for (const auto& block : memory.held) bytes += block.second;
+  CHECK(bytes == backend.bytes() + kv.bytes() + store.bytes());
+}
+
 TEST_CASE("a stream may end after its context, and memory of the context after the stream") {
   std::optional<own_stream> mine(std::in_place);
   std::optional<cuda_backend> backend(std::in_place, on(*mine));
