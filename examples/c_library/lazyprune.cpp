@@ -407,9 +407,9 @@ struct every_token_if_failed {
     for (std::size_t i = 0; i < c.scores.size(); ++i) kept[i] = static_cast<std::uint32_t>(i);
     return c.scores.size();
   }
-  std::optional<kept_count> foretell(const candidates& c) const { return selector.foretell(c); }
+  std::optional<kept_count> count(const candidates& c) const { return selector.count(c); }
 };
-static_assert(foretelling_selector<every_token_if_failed>);
+static_assert(counting_selector<every_token_if_failed>);
 
 /// Runs work that may call the caller's callbacks. If a callback fails, marks the step as broken and throws the callback's failure.
 template <class Work>

@@ -342,7 +342,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of selectors", Values, selector_contract) {
         std::vector<float> unknown = scores;
         for (float& s : unknown) s = s == inf ? inf : 0.0f;
         const std::size_t least = std::max<std::size_t>(keep, static_cast<std::size_t>(std::count(scores.begin(), scores.end(), inf)));
-        const std::optional<kept_count> told = foretold(selector, candidates{unknown, positions, least});
+        const std::optional<kept_count> told = count_of(selector, candidates{unknown, positions, least});
         if (told) CHECK(told->of(least, n) == kept.size());
         if (told) CHECK(told->required >= static_cast<std::size_t>(std::count(unknown.begin(), unknown.end(), inf)));
 

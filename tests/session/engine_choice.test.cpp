@@ -489,6 +489,39 @@ TEST_CASE("counts are not known while an active token is in the aux store, becau
   CHECK(known == std::vector<std::size_t>{3, 2, 0, 2});
 }
 
+TEST_CASE("an impossible count of a selector gives no quota, and the session selects by evidence") {
+  struct counts_wrong {
+    kept_count answer;
+    std::optional<kept_count> count(const candidates&) const { return answer; }
+    std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return top_k{}.select(c, kept); }
+  };
+  static_assert(counting_selector<counts_wrong>);
+  const std::size_t most = std::numeric_limits<std::size_t>::max();
+  const std::vector<float> attention(20, 0.05f);
+  for (const kept_count& answer :
+       {kept_count{.required = 1, .group = 0}, kept_count{.required = 1, .page = 0}, kept_count{.required = 21},
+        kept_count{.required = most}, kept_count{.required = 1, .group = most}, kept_count{.required = 1, .group = 21}}) {
+    CAPTURE(answer.required);
+    CAPTURE(answer.group);
+    CAPTURE(answer.page);
+    any_session session(policy{last_query_attention{}, stages{{1, 0.5}, {2, 0.5}}, counts_wrong{answer}, keep_all{}}, {.layers = 3});
+    auto step = session.begin({20});
+    const layer_plan plan = step.enter(0);
+    std::vector<layer_counts> counts(3);
+    CHECK_FALSE(step.quota());
+    CHECK(step.counts(counts) == 0);
+    CHECK(lazyprune_test::error_of([&] { step.check({}); }) == at("session: leave", {"quota"}, error_code::wrong_order));
+    step.leave(evidence(attention_view{attention.data(), 1, 20, plan.active}));
+    CHECK(step.enter(1).active.size() == 10);
+    session.abandon();
+  }
+  any_session right(policy{last_query_attention{}, stages{{1, 0.5}}, counts_wrong{kept_count{.required = 20, .group = 20}}, keep_all{}},
+                    {.layers = 2});
+  auto step = right.begin({20});
+  (void)step.enter(0);
+  CHECK(step.quota()->count == 20);
+}
+
 TEST_CASE("a choice allocates nothing after reserve") {
   any_session session(lazyllm_blocks(stages{{1, 0.5}, {2, 0.5}}, 8), {.layers = 3, .max_tokens = 100});
   std::vector<candidacy> standing(100);
@@ -533,7 +566,7 @@ TEST_CASE("quota is known only inside a layer, and says whether the attention ro
   struct other_store : keep_all {
     std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return bounded{3}.admit(rows, kept); }
   };
-  static_assert(foretelling_selector<top_k> && foretelling_selector<protect<any_selector>> && !foretelling_selector<other_selector>);
+  static_assert(counting_selector<top_k> && counting_selector<protect<any_selector>> && !counting_selector<other_selector>);
   static_assert(uniform_store<keep_all> && uniform_store<none> && uniform_store<any_store> && !uniform_store<other_store>);
   static_assert(row_scorer<last_query_attention> && !row_scorer<other_score> && !row_scorer<key_norm>);
   any_session by_keys(policy{key_norm{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});

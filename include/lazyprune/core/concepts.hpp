@@ -34,8 +34,8 @@
 //   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
 //                                                has room for all candidates and may serve as scratch. The session checks the list. If it
 //                                                is wrong, nothing is dropped and step::finish reports it
-//   foretelling_selector                         A selector that also has the function foretell
-//                       s.foretell(c)            Returns how many candidates `select` keeps if this number does not depend on the scores,
+//   counting_selector                            A selector that also has the function count
+//                       s.count(c)               Returns how many candidates `select` keeps if this number does not depend on the scores,
 //                                                else nullopt. The scores of `c` are +inf for required tokens and 0 for the others. If
 //                                                the selector requires more tokens, it sets their scores to +inf
 //   aux_store           s.admit(rows, kept)      `rows` has the hidden states that are stored and those just dropped. Writes the indices of
@@ -286,21 +286,24 @@ Class declared_in(Result (Class::*)(Arguments...) const);
 
 }  // namespace detail
 
-/// A selector that says how many candidates it keeps before any score is known. One class must declare `select` and `foretell`: if a
-/// derived class has a `select` of its own, the `foretell` of its base class does not count.
+/// A selector that says how many candidates it keeps before any score is known. One class must declare `select` and `count`: if a
+/// derived class has a `select` of its own, the `count` of its base class is ignored.
 template <class S>
-concept foretelling_selector = token_selector<S> && requires(const S s, const candidates& c) {
-  { s.foretell(c) } -> std::convertible_to<std::optional<kept_count>>;
-  requires std::same_as<decltype(detail::declared_in(&S::select)), decltype(detail::declared_in(&S::foretell))>;
+concept counting_selector = token_selector<S> && requires(const S s, const candidates& c) {
+  { s.count(c) } -> std::convertible_to<std::optional<kept_count>>;
+  requires std::same_as<decltype(detail::declared_in(&S::select)), decltype(detail::declared_in(&S::count))>;
 };
 
-/// The number of candidates that the selector keeps; nullopt if the number depends on the scores, or if the selector does not say.
+/// The number of candidates that the selector keeps; nullopt if the number depends on the scores, or if the selector does not say. Also
+/// nullopt if the selector's answer is impossible: the session then selects by evidence, so the answer does no harm.
 template <token_selector Selector>
-std::optional<kept_count> foretold(const Selector& selector, const candidates& c) {
-  if constexpr (foretelling_selector<Selector>)
-    return selector.foretell(c);
-  else
+std::optional<kept_count> count_of(const Selector& selector, const candidates& c) {
+  if constexpr (counting_selector<Selector>) {
+    const std::optional<kept_count> count = selector.count(c);
+    return count && count->possible(c.scores.size()) ? count : std::nullopt;
+  } else {
     return std::nullopt;
+  }
 }
 
 template <class S>

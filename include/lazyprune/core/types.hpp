@@ -57,6 +57,9 @@ struct kept_count {
   std::size_t group = 1;  // the other candidates stay or go in groups of this many
   std::size_t page = 1;   // a group is a page: the candidates at the positions p * page to (p + 1) * page - 1
 
+  /// Returns whether a selector can keep so many of `candidates` candidates. Only then may `of` be called.
+  bool possible(std::size_t candidates) const { return required <= candidates && group >= 1 && group <= candidates && page >= 1; }
+
   /// The number of kept candidates, of `candidates` in all, if `keep` are to be kept.
   std::size_t of(std::size_t keep, std::size_t candidates) const {
     if (keep <= required) return required;

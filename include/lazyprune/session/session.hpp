@@ -149,7 +149,7 @@ class session final : public step_machine {
         note_fault(layers_done(), wrong_choice{*fault});
         return drop_stuck();
       }
-      if constexpr (foretelling_selector<Selector>) admit_choice(chosen, policy_.selector, policy_.store);
+      if constexpr (counting_selector<Selector>) admit_choice(chosen, policy_.selector, policy_.store);
     }
   }
 
@@ -162,7 +162,7 @@ class session final : public step_machine {
     if (!by_count || needs().every_layer || by_scores()) return std::nullopt;
     const candidates c = list_candidates(choice_done(), quota_);
     keep_ = c.keep;
-    return foretold(policy_.selector, c);
+    return count_of(policy_.selector, c);
   }
 
   std::optional<selection_quota> open_choice(std::span<candidacy> out) noexcept override {

@@ -382,7 +382,7 @@ class step_machine {
     const Selector* selector;
 
     std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
-      (void)foretold(*selector, c);  // marks the tokens that `selector` requires: their scores do not count for the margin
+      (void)count_of(*selector, c);  // marks the tokens that `selector` requires: their scores do not count for the margin
       std::size_t count = 0;
       for (std::uint32_t i = 0; i < c.positions.size() && count < indices.size(); ++i)
         if (c.positions[i] == active[indices[count]]) kept[count++] = i;

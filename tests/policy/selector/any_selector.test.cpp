@@ -30,13 +30,13 @@ TEST_CASE("any_selector keeps the tokens that its inner selector keeps") {
   CHECK(any_selector(top_p{0.5}).select(candidates{scores, positions, 4}, kept) == 2);
 }
 
-TEST_CASE("any_selector foretells what its inner selector foretells") {
+TEST_CASE("any_selector counts as its inner selector counts") {
   std::vector<float> scores{0.0f, 0.0f, 0.0f, inf};
   const std::vector<position> positions{0, 1, 2, 3};
   const candidates c{scores, positions, 2};
-  CHECK(any_selector(top_k{}).foretell(c) == kept_count{.required = 1});
-  CHECK_FALSE(any_selector(top_p{0.5}).foretell(c));
-  CHECK(any_selector(protect{any_selector(top_k{}), 1, 2}).foretell(c) == kept_count{.required = 3});
+  CHECK(any_selector(top_k{}).count(c) == kept_count{.required = 1});
+  CHECK_FALSE(any_selector(top_p{0.5}).count(c));
+  CHECK(any_selector(protect{any_selector(top_k{}), 1, 2}).count(c) == kept_count{.required = 3});
   CHECK(scores == std::vector<float>{inf, 0.0f, inf, inf});  // the tokens that protect requires are marked
 }
 

@@ -54,7 +54,7 @@ TEST_CASE("blocks keeps whole pages, the best first, until there are enough toke
 
 TEST_CASE("blocks knows how many tokens it keeps if the pages that compete are equally large") {
   const auto told = [](std::size_t size, std::vector<float> scores, std::vector<position> positions) {
-    return blocks{size}.foretell(candidates{.scores = scores, .positions = positions, .keep = 1});
+    return blocks{size}.count(candidates{.scores = scores, .positions = positions, .keep = 1});
   };
   CHECK(told(2, {0, 0, 0, 0, inf}, {0, 1, 2, 3, 4}) == kept_count{.required = 1, .group = 2, .page = 2});
   CHECK(told(2, {inf, 0, 0, 0, inf}, {0, 1, 4, 5, 8}) == kept_count{.required = 3, .group = 2, .page = 2});
@@ -62,7 +62,7 @@ TEST_CASE("blocks knows how many tokens it keeps if the pages that compete are e
   CHECK_FALSE(told(2, {0, 0, 0, inf}, {0, 1, 2, 4}));  // one page has two candidates, another one has one
 }
 
-TEST_CASE("of the pages that compete, as many are kept as hold the tokens that are to be kept") {
+TEST_CASE("the count of kept tokens has enough of the pages that compete to hold the tokens that are to be kept") {
   const kept_count count{.required = 3, .group = 4, .page = 4};
   CHECK(count.of(1, 23) == 3);
   CHECK(count.of(3, 23) == 3);

@@ -16,7 +16,7 @@ namespace detail {
 
 struct selector_calls {
   std::size_t (*select)(const void* selector, const candidates& c, std::span<std::uint32_t> kept);
-  std::optional<kept_count> (*foretell)(const void* selector, const candidates& c);
+  std::optional<kept_count> (*count)(const void* selector, const candidates& c);
 
   template <class Selector>
   static constexpr selector_calls of() {
@@ -24,7 +24,7 @@ struct selector_calls {
     return {.select = [](const void* selector, const candidates& c, std::span<std::uint32_t> kept) -> std::size_t {
               return static_cast<const Selector*>(selector)->select(c, kept);
             },
-            .foretell = [](const void* selector, const candidates& c) { return foretold(*static_cast<const Selector*>(selector), c); }};
+            .count = [](const void* selector, const candidates& c) { return count_of(*static_cast<const Selector*>(selector), c); }};
   }
 };
 
@@ -37,8 +37,8 @@ class any_selector : public detail::erased_part<detail::selector_calls> {
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return calls().select(policy(), c, kept); }
 
-  /// How many candidates the selector inside keeps; nullopt if the number depends on the scores, or if that selector does not say.
-  std::optional<kept_count> foretell(const candidates& c) const { return calls().foretell(policy(), c); }
+  /// The count of the selector inside; nullopt if the number depends on the scores, or if that selector does not say.
+  std::optional<kept_count> count(const candidates& c) const { return calls().count(policy(), c); }
 };
 
 static_assert(token_selector<any_selector>);

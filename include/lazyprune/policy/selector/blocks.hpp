@@ -31,19 +31,19 @@ struct blocks {
   }
 
   /// Known if all pages without a required token have the same number of candidates.
-  std::optional<kept_count> foretell(const candidates& c) const {
-    kept_count count{.required = 0, .group = 0, .page = size};
+  std::optional<kept_count> count(const candidates& c) const {
+    kept_count kept{.required = 0, .group = 0, .page = size};
     for (std::size_t begin = 0, end; begin < c.positions.size(); begin = end) {
       end = end_of_page(c.positions, begin);
       if (detail::required_of(c.scores.subspan(begin, end - begin)) > 0)
-        count.required += end - begin;
-      else if (count.group == 0)
-        count.group = end - begin;
-      else if (count.group != end - begin)
+        kept.required += end - begin;
+      else if (kept.group == 0)
+        kept.group = end - begin;
+      else if (kept.group != end - begin)
         return std::nullopt;
     }
-    if (count.group == 0) count.group = 1;
-    return count;
+    if (kept.group == 0) kept.group = 1;
+    return kept;
   }
 
   template <class Visitor>

@@ -33,7 +33,7 @@ struct protect {
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return selector.select(with_required(c), kept); }
 
-  std::optional<kept_count> foretell(const candidates& c) const { return foretold(selector, with_required(c)); }
+  std::optional<kept_count> count(const candidates& c) const { return count_of(selector, with_required(c)); }
 
   friend bool operator==(const protect&, const protect&) = default;
 

@@ -17,7 +17,7 @@ struct top_k {
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return detail::best(c.scores, c.keep, kept); }
 
-  std::optional<kept_count> foretell(const candidates& c) const { return kept_count{.required = detail::required_of(c.scores)}; }
+  std::optional<kept_count> count(const candidates& c) const { return kept_count{.required = detail::required_of(c.scores)}; }
 
   template <class Visitor>
   void describe(Visitor&) {}
