@@ -489,6 +489,32 @@ TEST_CASE("counts are not known while an active token is in the aux store, becau
   CHECK(known == std::vector<std::size_t>{3, 2, 0, 2});
 }
 
+TEST_CASE("a store that drops tokens for good stores none of them, even if it would admit every row") {
+  struct admits_all_but_drops_for_good {
+    bool for_good = true;
+    std::optional<bool> admits_all() const { return true; }
+    std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return keep_all{}.admit(rows, kept); }
+  };
+  struct says_nothing_but_for_good {
+    bool for_good = true;
+    std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return bounded{3}.admit(rows, kept); }
+  };
+  half_of_a_prompt unranked(
+      any_session(policy{last_query_attention{}, stages{{1, 0.5}}, top_k{}, says_nothing_but_for_good{}}, {.layers = 3}));
+  CHECK_FALSE(unranked.step.quota()->stores_dropped);
+  CHECK_FALSE(unranked.step.quota()->needs_scores);  // the store ranks nothing
+  CHECK(unranked.step.counts({}) == 2);
+  for (const bool for_good : {true, false}) {
+    CAPTURE(for_good);
+    half_of_a_prompt p(
+        any_session(policy{last_query_attention{}, stages{{1, 0.5}}, top_k{}, admits_all_but_drops_for_good{for_good}}, {.layers = 3}));
+    CHECK(p.step.quota()->stores_dropped == !for_good);
+    CHECK_FALSE(p.step.quota()->needs_scores);
+    p.step.leave(chosen_tokens{p.indices, p.scores});
+    CHECK(p.step.spills().size() == (for_good ? 0 : 10));
+  }
+}
+
 TEST_CASE("an impossible count of a selector gives no quota, and the session selects by evidence") {
   struct counts_wrong {
     kept_count answer;

@@ -339,10 +339,11 @@ concept uniform_store = aux_store<S> && requires(const S s) {
   requires std::same_as<decltype(detail::declared_in(&S::admit)), decltype(detail::declared_in(&S::admits_all))>;
 };
 
-/// true if the store admits every row, false if it admits only rows that must stay; nullopt if this depends on the rows, or if the store
-/// does not say.
+/// true if the store admits every row. false if it admits only rows that must stay, or if dropped tokens never come back: such a store is
+/// asked for nothing. nullopt if the answer depends on the rows, or if the store does not say.
 template <aux_store Store>
 constexpr std::optional<bool> admits_all(const Store& store) {
+  if (drops_for_good(store)) return false;
   if constexpr (uniform_store<Store>)
     return store.admits_all();
   else

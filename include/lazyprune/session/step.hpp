@@ -73,7 +73,8 @@ class step {
   std::size_t counts(std::span<layer_counts> out) const noexcept { return machine_->counts(out); }
 
   /// The slot of the aux store that a row gets, if `rows` rows are stored before it from now on. Rows are stored layer by layer, and in the
-  /// order of their positions. The answer is right for the layers whose `counts` are known. With the store none, no row gets a slot.
+  /// order of their positions. The answer is right for the layers whose `counts` are known. If the quota's `stores_dropped` is false,
+  /// no row gets a slot there.
   std::uint32_t slot_after(std::size_t rows) const noexcept { return machine_->tokens().slot_after(rows); }
 
   /// The hidden states that must be saved before they are overwritten: rows of the layer just left, and waiting rows that move to the aux
