@@ -49,6 +49,7 @@ struct lazyprune_session {
   std::vector<float> probabilities{};             // computed from queries and keys
   std::vector<float> probed{};                    // (probes, active): reduced from `probabilities`
   std::vector<lazyprune_probe> probes{};          // of the entered layer
+  std::vector<lazyprune::layer_counts> counts{};  // of the layers after the entered one; has room for all layers of the model
   bool broken = false;                            // a callback failed in this step
   uint32_t checks = 0;                            // lazyprune_session_options::checks
 
@@ -455,6 +456,15 @@ void hand_out(Handle** out, Parts&&... parts) {
   *out = new Handle{std::forward<Parts>(parts)...};
 }
 
+/// Writes a new session to `*out`, or null if an exception is thrown. Later steps need no memory for their counts.
+void hand_out_session(lazyprune_session** out, const std::shared_ptr<selection_scratch>& scratch, any_session session, uint32_t checks) {
+  given(out, "out") = nullptr;
+  auto handle = std::unique_ptr<lazyprune_session>(new lazyprune_session{scratch, std::move(session)});
+  handle->counts.reserve(handle->session.layers());
+  handle->checks = checks;
+  *out = handle.release();
+}
+
 step<any_session>& step_of(lazyprune_session* session, const char* what) {
   if (!given(session, "session").step) report_error(error("session", what, "a step that was begun", "none", error_code::wrong_order));
   if (session->broken)
@@ -649,10 +659,14 @@ probe_view probes_of(lazyprune_session& s, const lazyprune_evidence& e) {
 /// The evidence of a layer, or the tokens that the engine chose.
 using shown_by_engine = std::variant<evidence, chosen_tokens>;
 
+bool has_choice(const lazyprune_evidence& e) { return e.chosen || e.chosen_count > 0 || e.chosen_scores; }
+
 /// Returns the engine's choice. Throws `error` if it is wrong.
 chosen_tokens choice_of(lazyprune_session& s, const lazyprune_evidence& e) {
-  if (!s.step->quota()) report_error(error("evidence", "chosen", "null, as the plan's quota of 0 says", "a kept set"));
-  if (!e.chosen) wrong("evidence: chosen", "a pointer to indices", "null");
+  if (s.step->quota()) {
+    if (!e.chosen) wrong("evidence: chosen", "a pointer to indices", "null");
+    if (e.data) wrong("evidence: data", "null, as there is a choice", "a pointer");
+  }
   const std::size_t active = s.inside->active.size();
   const chosen_tokens chosen{{e.chosen, e.chosen_count}, {e.chosen_scores, e.chosen_scores ? active : 0}};
   s.step->check(chosen);
@@ -661,12 +675,12 @@ chosen_tokens choice_of(lazyprune_session& s, const lazyprune_evidence& e) {
 
 shown_by_engine read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
   const evidence_kind wanted = s.step->wants();
-  if (wanted == evidence_kind::none) return {};
+  if (wanted == evidence_kind::none && (!pointer || !has_choice(read(pointer, "evidence")))) return {};
   const auto expected = [&] { return kind_name(static_cast<uint32_t>(wanted)) + ", as the plan wants"; };
   if (!pointer) wrong("evidence", expected(), "null");
   const lazyprune_evidence e = read(pointer, "evidence");
-  if (e.kind != static_cast<uint32_t>(wanted)) wrong("evidence", expected(), kind_name(e.kind));
-  if (e.chosen || e.chosen_count > 0 || e.chosen_scores) return choice_of(s, e);
+  if (wanted != evidence_kind::none && e.kind != static_cast<uint32_t>(wanted)) wrong("evidence", expected(), kind_name(e.kind));
+  if (has_choice(e)) return choice_of(s, e);
   const layer_plan& plan = *s.inside;
   const std::string active = std::to_string(plan.active.size());
   const auto heads_shape = [&] {
@@ -788,8 +802,8 @@ lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, co
     const auto scratch = o.scratch ? o.scratch->memory : nullptr;
     policy_parts parts = parts_of(spec, layers_of(o), policies_of(registry));
     parts.selector = any_selector(every_token_if_failed{std::move(parts.selector)});
-    hand_out(out, scratch, make_session(std::move(parts), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()}));
-    (*out)->checks = o.checks;
+    hand_out_session(out, scratch,
+                     make_session(std::move(parts), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()}), o.checks);
   });
 }
 
@@ -813,10 +827,7 @@ lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char*
 }
 
 lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out) {
-  return guarded([&] {
-    hand_out(out, given(session, "session").scratch, session->session.clone());
-    (*out)->checks = session->checks;
-  });
+  return guarded([&] { hand_out_session(out, given(session, "session").scratch, session->session.clone(), session->checks); });
 }
 
 lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens) {
@@ -959,10 +970,9 @@ lazyprune_status lazyprune_step_standing(lazyprune_session* session, uint32_t* s
   return guarded([&] {
     step<any_session>& step = step_of(session, "standing");
     given(standing, "standing");
-    std::vector<candidacy> all(session->inside ? session->inside->active.size() : 0);
-    if (!step.quota(all)) report_error(error("session", "standing", "a layer with a quota", "none", error_code::wrong_order));
-    not_below(room, all.size(), "room");
-    std::memcpy(standing, all.data(), all.size() * sizeof(uint32_t));
+    if (!step.quota()) report_error(error("session", "standing", "a layer with a quota", "none", error_code::wrong_order));
+    not_below(room, session->inside->active.size(), "room");
+    (void)step.quota({reinterpret_cast<candidacy*>(standing), room});
   });
 }
 
@@ -971,10 +981,13 @@ lazyprune_status lazyprune_step_counts(lazyprune_session* session, lazyprune_lay
     step<any_session>& step = step_of(session, "counts");
     if (room > 0) given(counts, "counts");
     given(count, "count");
-    std::vector<layer_counts> all(std::min<std::size_t>(room, step.layers()));
-    asking(*session, [&] { *count = step.counts(all); });
-    for (std::size_t i = 0; i < std::min(*count, all.size()); ++i)
+    std::vector<layer_counts>& all = session->counts;
+    all.resize(std::min<std::size_t>(room, step.layers()));
+    std::size_t known = 0;
+    asking(*session, [&] { known = step.counts(all); });
+    for (std::size_t i = 0; i < std::min(known, all.size()); ++i)
       counts[i] = {all[i].layer, all[i].chooses ? 1u : 0u, all[i].active, all[i].output_rows, all[i].kept};
+    *count = known;
   });
 }
 

@@ -17,6 +17,7 @@
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include "complaint.hpp"
+#include "counted_allocations.hpp"
 #include "policies.hpp"
 #include "session/chosen_by_rules.hpp"
 
@@ -672,6 +673,161 @@ TEST_CASE("an engine that chooses by itself gets the plans, spills and statistic
   }
 }
 
+namespace {
+
+/// A step over a prompt, up to layer 1. All `tokens` tokens are active there.
+struct entered_layer_1 {
+  session_handle session;
+  lazyprune_plan plan = LAZYPRUNE_PLAN;
+  lazyprune_spills spills = LAZYPRUNE_SPILLS;
+
+  entered_layer_1(session_handle made, std::size_t tokens) : session(std::move(made)) {
+    lazyprune_request request = LAZYPRUNE_REQUEST;
+    request.tokens = tokens;
+    request.outputs = 1;
+    std::uint32_t depth = 0;
+    ok(lazyprune_step_begin(session.get(), &request, &depth));
+    ok(lazyprune_step_enter(session.get(), 0, &plan));
+    ok(lazyprune_step_leave(session.get(), nullptr, &spills));
+    ok(lazyprune_step_enter(session.get(), 1, &plan));
+    REQUIRE(plan.active_count == tokens);
+    REQUIRE(plan.wants == LAZYPRUNE_ATTENTION);
+  }
+
+  lazyprune_status leave_with(std::span<const std::uint32_t> chosen, const float* scores) {
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = plan.wants;
+    e.chosen = chosen.data();
+    e.chosen_count = chosen.size();
+    e.chosen_scores = scores;
+    return lazyprune_step_leave(session.get(), &e, &spills);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a choice under a bounded store needs the scores, and the store ranks the dropped tokens by them") {
+  const char* policy = "custom --stages 2:0.5 --store bounded:rows=3";
+  entered_layer_1 choosing(make(policy), 12), showing(make(policy), 12);
+  CHECK(choosing.plan.quota == 6);
+  CHECK(choosing.plan.needs_scores == 1);
+  CHECK(choosing.plan.stores_dropped == 0);
+  std::size_t known = 77;
+  ok(lazyprune_step_counts(choosing.session.get(), nullptr, 0, &known));
+  CHECK(known == 0);
+
+  std::vector<float> scores;
+  for (std::size_t i = 0; i < 12; ++i) scores.push_back(static_cast<float>(i * 5 % 12) / 12);
+  std::vector<candidacy> standing(12, candidacy::open);
+  standing.back() = candidacy::required;
+  const std::vector<std::uint32_t> chosen =
+      lazyprune_test::chosen_by_rules(scores, std::span(choosing.plan.active, 12), standing, {.count = 6});
+  CHECK(said(choosing.leave_with(chosen, nullptr)) == complaint_at("session: leave", {"12 scores", ", found 0"}));
+  ok(choosing.leave_with(chosen, scores.data()));
+  lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+  e.kind = LAZYPRUNE_ATTENTION;
+  e.data = scores.data();
+  e.heads = 1;
+  e.stride = 12;
+  ok(lazyprune_step_leave(showing.session.get(), &e, &showing.spills));
+  REQUIRE(choosing.spills.count == 3);
+  REQUIRE(showing.spills.count == 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(choosing.spills.items[i].row == showing.spills.items[i].row);
+  CHECK(choosing.spills.margin == showing.spills.margin);
+}
+
+TEST_CASE("where the number of tokens depends on scores, a choice is refused and the layer can still be left") {
+  entered_layer_1 step(make("custom --stages 2:0.6 --selector top_p:mass=0.7"), 8);
+  CHECK(step.plan.quota == 0);
+  const std::vector<std::uint32_t> chosen{6, 7};
+  const std::vector<float> scores(8, 0.125f);
+  CHECK(said(step.leave_with(chosen, scores.data())) == complaint_at("session: leave", {"layer 1", "quota"}, LAZYPRUNE_WRONG_ORDER));
+  lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+  e.kind = LAZYPRUNE_ATTENTION;
+  e.data = scores.data();
+  e.heads = 1;
+  e.stride = 8;
+  ok(lazyprune_step_leave(step.session.get(), &e, &step.spills));
+}
+
+TEST_CASE("a step with choices allocates nothing after reserve") {
+  const std::size_t at_first = lazyprune_test::allocations;
+  session_handle session = make("lazyllm --stages 2:0.5,4:0.5");
+  if (lazyprune_test::counts_allocations) REQUIRE(lazyprune_test::allocations > at_first);  // the library's allocations are counted
+  lazyprune_session* const s = session.get();
+  ok(lazyprune_session_reserve(s, 60));
+  std::vector<std::uint32_t> standing(60), chosen(60);
+  std::vector<lazyprune_layer_counts> counts(layers);
+  const std::vector<float> scores(60);
+  std::size_t choices = 0, ahead = 0;
+  std::int32_t codes = 0;
+  const std::size_t before = lazyprune_test::allocations;
+  const auto call = [&](lazyprune_status status) { codes |= status.code; };
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = 60;
+  request.outputs = 1;
+  std::uint32_t depth = 0;
+  call(lazyprune_step_begin(s, &request, &depth));
+  for (std::uint32_t l = 0; l < depth; ++l) {
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    call(lazyprune_step_enter(s, l, &plan));
+    if (plan.quota > 0) {
+      std::size_t known = 0;
+      call(lazyprune_step_standing(s, standing.data(), standing.size()));
+      call(lazyprune_step_counts(s, counts.data(), counts.size(), &known));
+      for (std::size_t i = 0; i < plan.quota; ++i) chosen[i] = static_cast<std::uint32_t>(plan.active_count - plan.quota + i);
+      e.kind = plan.wants;
+      e.chosen = chosen.data();
+      e.chosen_count = plan.quota;
+      e.chosen_scores = scores.data();
+      ++choices;
+      ahead += known;
+    }
+    call(lazyprune_step_leave(s, &e, &spills));
+  }
+  call(lazyprune_step_finish(s));
+  CHECK(lazyprune_test::allocations == before);
+  CHECK(codes == LAZYPRUNE_OK);
+  CHECK(choices == 2);
+  CHECK(ahead == 6);
+}
+
+TEST_CASE("if a schedule of the caller fails while it is asked for later layers, the counts are not written") {
+  struct schedule_that_fails {
+    std::uint32_t fails_after;
+    static std::int32_t keep(void* user, const lazyprune_layer* layer, const float*, std::size_t* kept) {
+      if (layer->done >= static_cast<schedule_that_fails*>(user)->fails_after) return LAZYPRUNE_CALLBACK;
+      *kept = layer->active / 2;
+      return LAZYPRUNE_OK;
+    }
+  } user{layers};
+  registry_handle registry = new_registry();
+  lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
+  schedule.first = 2;
+  schedule.keep = schedule_that_fails::keep;
+  schedule.user = &user;
+  ok(lazyprune_registry_add_schedule(registry.get(), "fails", &schedule));
+  entered_layer_1 step(make("custom --schedule fails", registry.get()), 40);
+  lazyprune_session* const s = step.session.get();
+  std::vector<lazyprune_layer_counts> counts(layers);
+  std::size_t count = 0;
+  ok(lazyprune_step_counts(s, counts.data(), counts.size(), &count));
+  CHECK(count == 4);
+  CHECK(counts[0].active == 20);
+  CHECK(counts[1].active == 10);
+
+  user.fails_after = 4;
+  count = 77;
+  counts[0].active = 78;
+  CHECK(std::string(said(lazyprune_step_counts(s, counts.data(), counts.size(), &count))) == "7 schedule: fails: failed with code 7");
+  CHECK(count == 77);
+  CHECK(counts[0].active == 78);
+  CHECK(said(lazyprune_step_finish(s)) == complaint_at("session: finish", {"abandon"}, LAZYPRUNE_WRONG_ORDER));
+  ok(lazyprune_session_abandon(s));
+}
+
 TEST_CASE("standing, counts and slots are refused outside a step or a layer") {
   session_handle session = make("lazyllm --stages 2:0.5");
   lazyprune_session* const s = session.get();
@@ -729,6 +885,15 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   CHECK(said(lazyprune_step_enter(s, 1, &plan)) == complaint_at("session: enter", {"layer 0", ", found layer 1"}, LAZYPRUNE_WRONG_ORDER));
   CHECK(said(lazyprune_step_finish(s)) == complaint_at("session: finish", {"all 6", ", found 0"}, LAZYPRUNE_WRONG_ORDER));
   CHECK(said(lazyprune_session_adopt(s, 1)) == complaint_at("session: adopt", {}, LAZYPRUNE_WRONG_ORDER));
+  const std::uint32_t query_token = 7;
+  const float zero = 0.0f;
+  for (const int member : {0, 1, 2}) {  // layer 0 wants nothing
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    if (member == 0) e.chosen = &query_token;
+    if (member == 1) e.chosen_count = 1;
+    if (member == 2) e.chosen_scores = &zero;
+    CHECK(said(lazyprune_step_leave(s, &e, &spills)) == complaint_at("session: leave", {"layer 0", "quota"}, LAZYPRUNE_WRONG_ORDER));
+  }
   ok(lazyprune_step_leave(s, nullptr, &spills));
   ok(lazyprune_step_enter(s, 1, &plan));
 
@@ -764,18 +929,27 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   CHECK(plan.row_is_score == 1);
   CHECK(plan.stores_dropped == 1);
   const std::uint32_t torn[] = {0, 2, 2, 7}, far[] = {0, 1, 2, 8}, without_query[] = {0, 1, 2, 3};
-  CHECK(leave([&](auto& e) { e.chosen = set, e.chosen_count = 2; }) == complaint_at("session: leave", {"4", ", found 2"}));
-  CHECK(leave([&](auto& e) { e.chosen = torn, e.chosen_count = 4; }) == complaint_at("session: leave", {"ascending", "2 after 2"}));
-  CHECK(leave([&](auto& e) { e.chosen = far, e.chosen_count = 4; }) == complaint_at("session: leave", {"below 8", ", found 8"}));
-  CHECK(leave([&](auto& e) { e.chosen = without_query, e.chosen_count = 4; }) ==
+  const auto choose = [&](auto&& change) {
+    return leave([&](auto& e) {
+      e.data = nullptr;
+      change(e);
+    });
+  };
+  CHECK(choose([&](auto& e) { e.chosen = set, e.chosen_count = 2; }) == complaint_at("session: leave", {"4", ", found 2"}));
+  CHECK(choose([&](auto& e) { e.chosen = torn, e.chosen_count = 4; }) == complaint_at("session: leave", {"ascending", "2 after 2"}));
+  CHECK(choose([&](auto& e) { e.chosen = far, e.chosen_count = 4; }) == complaint_at("session: leave", {"below 8", ", found 8"}));
+  CHECK(choose([&](auto& e) { e.chosen = without_query, e.chosen_count = 4; }) ==
         complaint_at("session: leave", {"required", "position 7"}));
-  CHECK(leave([&](auto& e) { e.chosen_count = 4; }) == complaint_at("evidence: chosen", {", found null"}));
-  CHECK(leave([&](auto& e) { e.chosen_scores = numbers.data(); }) == complaint_at("evidence: chosen", {", found null"}));
+  CHECK(choose([&](auto& e) { e.chosen_count = 4; }) == complaint_at("evidence: chosen", {", found null"}));
+  CHECK(choose([&](auto& e) { e.chosen_scores = numbers.data(); }) == complaint_at("evidence: chosen", {", found null"}));
   std::vector<float> not_finite(8);
   not_finite[5] = NAN;
   const std::uint32_t last_four[] = {4, 5, 6, 7};
-  CHECK(leave([&](auto& e) { e.chosen = last_four, e.chosen_count = 4, e.chosen_scores = not_finite.data(); }) ==
+  CHECK(choose([&](auto& e) { e.chosen = last_four, e.chosen_count = 4, e.chosen_scores = not_finite.data(); }) ==
         complaint_at("session: leave", {"finite", "position 5"}));
+  CHECK(leave([&](auto& e) { e.chosen = last_four, e.chosen_count = 4; }) == complaint_at("evidence: data", {"null"}));
+  CHECK(choose([&](auto& e) { e.chosen = last_four, e.chosen_count = 4, e.kind = LAZYPRUNE_NOTHING; }) ==
+        complaint_at("evidence", {"attention", ", found no evidence"}));
   std::vector<std::uint32_t> standing(8, 77);
   CHECK(said(lazyprune_step_standing(s, standing.data(), 7)) == complaint_at("room", {"least 8", ", found 7"}));
   ok(lazyprune_step_standing(s, standing.data(), 8));

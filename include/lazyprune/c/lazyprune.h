@@ -29,8 +29,8 @@
  * this size covers, so a program also works with newer libraries. Within one LAZYPRUNE_ABI these structs only grow, at their ends. The
  * structs that callbacks are shown (lazyprune_shown, lazyprune_layer) grow in the same way. A callback may read a member that a
  * later version has added only if struct_size covers it. The other structs (lazyprune_status, lazyprune_source, lazyprune_spill,
- * lazyprune_probe) never change. Members named `reserved` fill gaps. A caller sets them to 0 in structs that it writes, and ignores them in
- * structs that the library writes.
+ * lazyprune_probe, lazyprune_layer_counts) never change. Members named `reserved` fill gaps. A caller sets them to 0 in structs that it
+ * writes, and ignores them in structs that the library writes.
  *
  * Threads: after the last addition to a registry, several threads may use it. A session and its step belong to one thread at a time.
  * Different sessions are independent, but sessions that share a scratch must all belong to one thread. A clone shares its session's
@@ -174,9 +174,10 @@ typedef struct lazyprune_evidence {
   const uint32_t* key_slots; /* (active) the slot of each active token's key; null: active token i is in slot i */
   size_t key_slots_count;
   /* For engines that choose the tokens themselves, for example on their device. Such an engine passes these three members in the place of
-     `data`, if plan.quota is not 0. `chosen` (chosen_count) holds plan.quota indices into plan.active, ascending. `chosen_scores` (active)
-     holds the scores that they were chosen by, all finite. It may be null unless plan.needs_scores is set. Without it, `margin` is NaN, and
-     dropped tokens have the score 0. See lazyprune_step_standing for the rules of a choice. */
+     `data`, if plan.quota is not 0. `kind` is plan.wants, as with evidence, and `data` is null. `chosen` (chosen_count) holds plan.quota
+     indices into plan.active, ascending. `chosen_scores` (active) holds the scores that they were chosen by, all finite. It may be null
+     unless plan.needs_scores is set. Without it, `margin` is NaN, and dropped tokens have the score 0. See lazyprune_step_standing for the
+     rules of a choice. */
   const uint32_t* chosen;
   size_t chosen_count;
   const float* chosen_scores;
@@ -250,7 +251,8 @@ typedef struct lazyprune_schedule {
      step with outputs that follows must run the rest. */
   uint32_t first;
   uint32_t reserved; /* 0 */
-  /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. */
+  /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. The answer must depend on nothing but the
+     arguments: lazyprune_step_counts asks for later layers in advance, and lazyprune_step_enter then asks again. */
   int32_t (*keep)(void* user, const lazyprune_layer* layer, const float* scores, size_t* kept);
   void* user;
   void (*destroy)(void* user); /* like the `destroy` of a scorer */
@@ -474,11 +476,12 @@ enum {
 /* Writes the standing of each active token of the entered layer (active), if plan.quota is not 0. `room` must be at least
    plan.active_count. An engine that chooses ranks the open tokens by score. NaN is the lowest score. Among equal scores the later position
    wins. With pages, the score of a page is the highest score of its tokens, and all pages with a required token stay. The best tokens or
-   pages go on, until plan.quota tokens stay. The library checks the number of tokens, their order, and that no required token is missing;
-   it cannot check the scores. */
+   pages go on, until plan.quota tokens stay. The library checks the number of tokens and their order. It also checks that no required
+   token is missing, that no excluded token is chosen, that pages are whole, and that the scores are finite. It cannot check that the
+   chosen tokens are the best ones. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_standing(lazyprune_session* session, uint32_t* standing, size_t room);
 
-/* A layer that follows a choice, before the choice is known. This struct never changes. */
+/* A layer that follows a choice, before the choice is known. */
 typedef struct lazyprune_layer_counts {
   uint32_t layer;
   uint32_t chooses; /* not 0: the engine chooses after this layer, too */
@@ -489,11 +492,12 @@ typedef struct lazyprune_layer_counts {
 /* Writes the counts of the layers after the entered one (at most `room`), and to `count` for how many layers they are known. They are known
    for prompts under schedules such as stages, and the stores keep_all and none, if plan.quota is not 0. An engine can then start the work
    of all these layers before its device has chosen. Later it reads the choices back, leaves this layer with the first one, and enters and
-   leaves the other layers in order. */
+   leaves the other layers in order. The `keep` of a schedule of the caller is called for the later layers here, and again when they are
+   entered. So its answers must depend on nothing but its arguments. If it fails, the step can only be given up. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_counts(lazyprune_session* session, lazyprune_layer_counts* counts, size_t room,
                                                      size_t* count);
 /* Writes the slots of the aux store that the next `count` rows get which are dropped in these layers: layer by layer, in the order of the
-   positions. Under the store none, no row gets a slot. */
+   positions. If plan.stores_dropped is 0, no row gets a slot. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_slots(const lazyprune_session* session, uint32_t* slots, size_t count);
 
 /* `items` is valid until the next lazyprune_step_enter. */
@@ -505,8 +509,9 @@ typedef struct lazyprune_spills {
 } lazyprune_spills;
 #define LAZYPRUNE_SPILLS \
   { sizeof(lazyprune_spills), 0.0f, NULL, 0 }
-/* Ends the layer. `evidence` must be the evidence that the plan wants; otherwise the call fails, and the layer is not left. If the plan
-   wants nothing, `evidence` is ignored and may be null. The library reads `evidence` only during the call. */
+/* Ends the layer. `evidence` must be the evidence that the plan wants, or a choice if plan.quota is not 0. Otherwise the call fails, and
+   the layer is not left. If the plan wants nothing, `evidence` may be null. Its data is then ignored, but a choice is refused. A choice
+   where plan.quota is 0 gives WRONG_ORDER. The library reads `evidence` only during the call. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* evidence, lazyprune_spills* out);
 
 /* Ends the step after all its layers. */
