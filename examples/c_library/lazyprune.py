@@ -37,6 +37,7 @@ ABI = 1
 
 SPILL = np.dtype({"names": ["row", "slot", "origin", "to"], "formats": ["u4", "u4", "u1", "u1"], "itemsize": 12})
 PROBE = np.dtype([("head", "u4"), ("over_queries", "u4")])
+COUNTS = np.dtype([("layer", "u4"), ("chooses", "u4"), ("active", np.uintp), ("finish", np.uintp), ("kept", np.uintp)])
 _SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offsets": [0, 4], "itemsize": 8})
 
 
@@ -321,6 +322,9 @@ class Plan:
     probe_rows: int  # for PROBES: the number of queries, which are the last rows
     quota: int = 0  # how many active tokens go on, if the engine may choose them (the field `chosen` of leave); else 0
     quota_page: int = 1  # if there is a quota: 1, or the number of positions in a page; then whole pages go on
+    needs_scores: bool = False  # whether a choice must come with `chosen_scores`
+    row_is_score: bool = False  # whether a token's score is its number in the evidence, reduced over the heads as `over_heads` says
+    stores_dropped: bool = False  # whether each dropped row gets a slot of the aux store. If not, none does, or the store ranks them
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -434,6 +438,8 @@ _CALLS = {
     "step_begin": [c_void_p, POINTER(_Request), POINTER(c_uint32)],
     "step_enter": [c_void_p, c_uint32, POINTER(_Plan)],
     "step_standing": [c_void_p, POINTER(c_uint32), c_size_t],
+    "step_counts": [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)],
+    "step_slots": [c_void_p, POINTER(c_uint32), c_size_t],
     "step_pages": [c_void_p, c_size_t, POINTER(c_uint32), c_size_t, POINTER(c_size_t)],
     "step_leave": [c_void_p, POINTER(_Evidence), POINTER(_Spills)],
     "step_finish": [c_void_p],
@@ -512,8 +518,8 @@ class Library:
         self._add("scorer", name, scorer, callback)
 
     def add_schedule(self, name, keep, first=0, sees_scores=False, after=None):
-        """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. Its
-        exceptions are raised like those of a scorer.
+        """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. The
+        answer must depend on nothing but the arguments, because Session.counts asks in advance. Exceptions of `keep` are raised like those of a scorer.
 
         `after`: `keep` is called only after these numbers of layers, which ascend. None means that the schedule may prune
         after any number of layers from `first` on."""
@@ -687,7 +693,8 @@ class Session:
         self._plan = Plan(
             p.layer, _copy(p.active, p.active_count, np.uint32), _copy(p.rows, p.rows_count, np.uint32),
             np.ascontiguousarray(sources["origin"]), np.ascontiguousarray(sources["index"]), p.finish, p.wants, p.window, p.over_heads,
-            _copy(p.probes, p.probes_count, PROBE), p.probe_rows, p.quota, p.quota_page,
+            _copy(p.probes, p.probes_count, PROBE), p.probe_rows, p.quota, p.quota_page, bool(p.needs_scores), bool(p.row_is_score),
+            bool(p.stores_dropped),
         )
         if self._trace:
             self._trace._enter(self._plan)
@@ -708,6 +715,19 @@ class Session:
         self._call("step_standing", out.ctypes.data_as(POINTER(c_uint32)), len(out))
         return out
 
+    def counts(self):
+        """Returns the counts of the layers after the entered one that are known before the choice, as an array of COUNTS: layer, chooses, active,
+        finish, kept. It is empty if they depend on the choice, or if the plan has no quota. Calls the `keep` of a schedule of the caller."""
+        out, count = np.empty(self.state.layers, COUNTS), c_size_t()
+        self._call("step_counts", out.ctypes.data, len(out), byref(count))
+        return out[: count.value]
+
+    def slots(self, count):
+        """Returns the slots of the aux store that the next `count` dropped rows get in the layers of counts()."""
+        out = np.empty(_whole("count", count, _SIZE), np.uint32)
+        self._call("step_slots", out.ctypes.data_as(POINTER(c_uint32)), len(out))
+        return out
+
     def leave(self, kind=NOTHING, **fields):
         """Leaves the layer. Returns the rows to save, as an array of SPILL: row, slot, origin, to. `row` is an index into plan.rows. If the origin
         is WAITING, `row` is a slot of the waiting rows instead.
@@ -715,8 +735,11 @@ class Session:
         `kind` and `fields` are the evidence. The fields are those of lazyprune_evidence. The shape of `data` is (heads, active) for ATTENTION and
         VALUES, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, (rows, hidden) for HIDDEN, and (probes, active) for
         PROBES. The shape of `values` and `keys` is (active, kv_heads, head_dim). The shape of `query` is (heads, head_dim) or (queries, heads,
-        head_dim). Arrays with these shapes need no other fields. Flat arrays also need the fields `heads`, `stride` and so on."""
-        filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None
+        head_dim). Arrays with these shapes need no other fields. Flat arrays also need the fields `heads`, `stride` and so on. If the plan has a
+        quota, the fields `chosen` and `chosen_scores` (active) may take the place of the arrays."""
+        if kind == NOTHING:  # evidence is ignored, and the library refuses a choice
+            fields = {name: value for name, value in fields.items() if name.startswith("chosen")}
+        filling = _Filling(kind, self._plan, fields) if fields and self._plan else None
         evidence, spills = _Evidence(**(filling.out if filling else {"kind": _whole("evidence: kind", kind, 32)})), _Spills()
         self._call("step_leave", byref(evidence), byref(spills))
         self.margin = spills.margin

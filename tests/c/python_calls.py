@@ -171,10 +171,17 @@ def main():
     # be left.
     fails(2, "session: enter", lambda: first.enter(0))
     other.begin(1, outputs=1)
-    other.enter(0)
+    plan = other.enter(0)
+    expect((plan.quota, plan.needs_scores, plan.row_is_score, plan.stores_dropped) == (0, False, False, False), "no choice after layer 0")
+    fails(2, "session: leave", lambda: other.leave(chosen=[0]), "layer 0", "quota")
+    expect(other.counts().size == 0, "no counts without a quota")
     other.leave()
     plan = other.enter(1)
     expect((plan.quota, plan.quota_page) == (3, 1), "an engine may choose 3 of 6 tokens")
+    expect((plan.needs_scores, plan.row_is_score, plan.stores_dropped) == (False, True, True), "what the choice needs, and what is stored")
+    expect(other.counts().tolist() == [(2, 0, 3, 3, 3), (3, 0, 3, 1, 3)], "the counts of the last two layers")
+    expect(other.slots(3).tolist() == [0, 1, 2], "the slots of the dropped rows")
+    fails(1, "count", lambda: other.slots(-1), -1)
     expect(other.standing().tolist() == [lp.OPEN] * 5 + [lp.REQUIRED], "only the query token is required")
     expect(plan.over_heads == lp.MEAN, "the mean over the heads is all that the scorer reads")
     fails(1, "evidence", lambda: other.leave(lp.KEYS), "attention", "keys")
@@ -215,6 +222,7 @@ def main():
             {"query": np.ones((2, 2), np.float32), "keys": np.ones((n, 1, 3), np.float32)},
         ("evidence: data", "NaN", "position 3", "head 1"):
             {"data": np.where(np.arange(2 * n).reshape(2, n) == n + 3, np.float32(np.nan), good)},
+        ("evidence: data", "null"): {"data": good, "chosen": [0, 2, 5]},
         ("session: leave", "3", "found 2"): {"chosen": [0, 5]},
         ("session: leave", "required", "position 5"): {"chosen": [0, 1, 2]},
         ("evidence: chosen_scores", "6", "found 5"): {"chosen": [0, 1, 5], "chosen_scores": np.ones(5, np.float32)},
