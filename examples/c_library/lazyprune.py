@@ -519,7 +519,8 @@ class Library:
 
     def add_schedule(self, name, keep, first=0, sees_scores=False, after=None):
         """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. The
-        answer must depend on nothing but the arguments, because Session.counts asks in advance. Exceptions of `keep` are raised like those of a scorer.
+        answer must depend on nothing but the arguments, because Session.counts asks for later layers in advance. Exceptions of `keep` are raised
+        like those of a scorer.
 
         `after`: `keep` is called only after these numbers of layers, which ascend. None means that the schedule may prune
         after any number of layers from `first` on."""
@@ -717,7 +718,7 @@ class Session:
 
     def counts(self):
         """Returns the counts of the layers after the entered one that are known before the choice, as an array of COUNTS: layer, chooses, active,
-        finish, kept. It is empty if they depend on the choice, or if the plan has no quota. Calls the `keep` of a schedule of the caller."""
+        finish, kept. It is empty if they depend on the choice, or if the plan has no quota. This calls the `keep` of an added schedule."""
         out, count = np.empty(self.state.layers, COUNTS), c_size_t()
         self._call("step_counts", out.ctypes.data, len(out), byref(count))
         return out[: count.value]

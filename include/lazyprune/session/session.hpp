@@ -30,8 +30,9 @@ inline namespace v0 {
 
 /// The session of one policy. It can be copied between steps. The copy goes on as the session would. In each layer a step looks at
 /// each known token a few times at most. If nothing is pruned or revived, it looks only at its new tokens. After `reserve` (or with
-/// max_tokens) nothing allocates. Calls between steps report errors at once. In a step, only `finish` reports errors. Only one thread at a
-/// time may change a session. While none does, several threads may copy it at once, unless it has a shared scratch.
+/// max_tokens) nothing allocates. Calls between steps report errors at once. In a step, only `finish`, `check_finish` and `check` report
+/// errors. Only one thread at a time may change a session. While none does, several threads may copy it at once, unless it has a shared
+/// scratch.
 template <class Scorer, class Schedule, class Selector, class Store>
 class session final : public step_machine {
  public:

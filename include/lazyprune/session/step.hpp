@@ -49,9 +49,9 @@ class step {
 
   /// Tells how many of the active tokens of the entered layer go on, if the engine may choose them itself (engine_choice.hpp). The engine
   /// then either shows evidence as usual, or leaves with the tokens that it chose. Writes the standing of each active token to `out` if it
-  /// has room for all of them. nullopt: nothing is to be decided (`wants` is none), or the engine must show the evidence. It must if the
-  /// number of kept tokens depends on scores (top_p, threshold, adaptive schedules), if the scorer gathers evidence at every layer, and
-  /// for blocks if the pages that compete have unequal numbers of tokens.
+  /// has room for all of them. nullopt: nothing is to be decided (`wants` is none), or the engine must show the evidence. It must in three
+  /// cases. The number of kept tokens may depend on scores (top_p, threshold, adaptive schedules). The scorer may gather evidence at every
+  /// layer. Under blocks, the pages that compete may have unequal numbers of tokens.
   std::optional<selection_quota> quota(std::span<candidacy> out = {}) const noexcept { return machine_->quota(out); }
 
   /// Ends the layer with the tokens that the engine chose. The result is the same as with evidence that gives the same scores. If the
@@ -61,7 +61,8 @@ class step {
     machine_->leave(chosen);
   }
 
-  /// Throws the error that `finish` would throw after `leave(chosen)`, but names `leave`. Changes nothing.
+  /// Throws if the choice is wrong, or if there is no quota. The error is the one that `finish` would throw if this choice were the first
+  /// fault of the step, but it names `leave`. Changes nothing.
   void check(const chosen_tokens& chosen) const { machine_->check_choice(chosen); }
 
   /// Writes the counts of the layers after the entered one, if there is a quota and the counts do not depend on the choice. An engine can
@@ -92,9 +93,9 @@ class step {
   std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
 
   /// Ends the step after all its layers. Throws `error` for the first fault in the step. The code is wrong_order if wanted evidence did not
-  /// come. It is bad_input if evidence has a number that is not finite, a selector or a store wrote a wrong list, or a schedule pruned too
-  /// early or after a layer that its `prunes_after` denies. After such a fault, or if layers are missing, the step stays unfinished, and
-  /// the next `begin` throws.
+  /// come, or if a choice came where there was no quota. It is bad_input if evidence has a number that is not finite, a choice is wrong, a
+  /// selector or a store wrote a wrong list, or a schedule pruned too early or after a layer that its `prunes_after` denies. After such a
+  /// fault, or if layers are missing, the step stays unfinished, and the next `begin` throws.
   void finish() { machine_->finish(); }
 
   /// Throws the error that `finish` would throw, and changes nothing. Use it for a batch that must finish all steps or none.
