@@ -308,6 +308,7 @@ struct selection_size {
 struct made_choice {
   std::span<const std::uint32_t> chosen;  // (kept) indices of the active tokens that stay, ascending
   std::span<const float> scores;          // (active)
+  std::size_t stayed;                     // how many tokens the backend found to stay; if it is not `kept`, the choice is wrong
   bool finite;                            // whether all scores are finite
 };
 

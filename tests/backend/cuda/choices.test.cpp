@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -64,6 +65,8 @@ TEST_CASE("two selections of a step are queued: rows move, dropped rows are stor
   CHECK(std::vector(made[1].chosen.begin(), made[1].chosen.end()) == numbers_of_tokens{1, 2, 4});
   CHECK(std::vector(made[0].scores.begin(), made[0].scores.end()) == first_scores);
   CHECK(std::vector(made[1].scores.begin(), made[1].scores.end()) == second_scores);
+  CHECK(made[0].stayed == 5);
+  CHECK(made[1].stayed == 3);
   CHECK(made[0].finite);
   CHECK(choices.bytes() == reserved);
 }
@@ -90,4 +93,33 @@ TEST_CASE("a score that is not finite is noticed, and does not leave its selecti
     CHECK(made[0].finite == !first_is_bad);
     CHECK(made[1].finite == first_is_bad);
   }
+}
+
+TEST_CASE("if another number of tokens stays than the host expects, the host sees it, and no row outside the list is read") {
+  const std::vector<position> positions{3, 4, 6, 7, 9, 10, 12, 13};
+  std::vector<candidacy> standing(8, candidacy::excluded);
+  const std::vector<selection_size> sizes{{8, 5}, {5, 5}};
+  on_device<float> scores(std::vector<float>{5, 0, 1, 9, 1, 7, 2, 0}), x(rows_with_tokens({0, 1, 2, 3, 4, 5, 6, 7})), between(8 * 4);
+  const rows_view<float> rows{x.data(), 8, 4, 4};
+  device::lists lists;
+  device::read_back back;
+  device::choices choices;
+  std::vector<made_choice> made;
+  const auto choose = [&] {
+    choices.begin(positions, standing, 1, sizes, lists);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      choices.choose(scores.data());
+      choices.take_chosen(rows, between.data());
+      for (const position p : numbers_at(choices.positions(), 5)) CHECK(std::ranges::count(positions, p) == 1);
+    }
+    choices.read(made, back);
+  };
+  standing[2] = standing[5] = standing[6] = candidacy::open;
+  choose();
+  CHECK(made[0].stayed == 3);
+  CHECK(std::vector(made[0].chosen.begin(), made[0].chosen.end()) == numbers_of_tokens{2, 5, 6, 0, 0});
+  std::ranges::fill(standing, candidacy::required);
+  choose();
+  CHECK(made[0].stayed == 8);
+  CHECK(made[1].stayed == 5);
 }

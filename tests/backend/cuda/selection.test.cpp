@@ -86,7 +86,7 @@ selected_tokens on_the_device(const selection_case& c, std::size_t count, unsign
   on_device<float> scores(c.scores);
   on_device<position> positions(c.positions);
   on_device<candidacy> standing(c.standing);
-  on_device<std::uint32_t> scratch(2 * n), chosen(indices(count + 1, untouched)), chosen_tokens(indices(count + 1, untouched)),
+  on_device<std::uint32_t> scratch(2 * n), chosen(indices(count + 1, untouched)), chosen_in_first_layer(indices(count + 1, untouched)),
       dropped(indices(n - count + 1, untouched)), numbers(3);
   device::token_selection s{};
   s.scores = scores.data();
@@ -97,7 +97,7 @@ selected_tokens on_the_device(const selection_case& c, std::size_t count, unsign
   s.page = c.page;
   s.scratch = scratch.data();
   s.chosen = chosen.data();
-  s.chosen_tokens = chosen_tokens.data();
+  s.chosen_in_first_layer = chosen_in_first_layer.data();
   s.dropped = dropped.data();
   s.numbers = numbers.data();
   device::launch(device::choose_tokens<>, {1}, {threads}, device::selection_block::shared_bytes, device::stream(), s);
@@ -106,7 +106,7 @@ selected_tokens on_the_device(const selection_case& c, std::size_t count, unsign
   CHECK(found[0] == count);
   CHECK(all.chosen.back() == untouched);
   CHECK(all.dropped[found[1]] == untouched);
-  CHECK(chosen_tokens.numbers() == all.chosen);
+  CHECK(chosen_in_first_layer.numbers() == all.chosen);
   all.chosen.pop_back();
   all.dropped.resize(found[1]);
   return all;
@@ -186,7 +186,7 @@ TEST_CASE("selections follow each other on the device: each reads the tokens tha
     s.page = 1;
     s.scratch = scratch.data();
     s.chosen = first.data();
-    s.chosen_tokens = tokens.data();
+    s.chosen_in_first_layer = tokens.data();
     s.numbers = numbers.data();
     const auto run = [&] {
       device::launch(device::choose_tokens<>, {1}, {device::selection_block::threads_for(s.active)}, device::selection_block::shared_bytes,
@@ -194,11 +194,11 @@ TEST_CASE("selections follow each other on the device: each reads the tokens tha
     };
     run();
     s.scores = later_scores.data();
-    s.tokens = tokens.data();
+    s.in_first_layer = tokens.data();
     s.active = half;
     s.count = quarter;
     s.chosen = second.data();
-    s.chosen_tokens = last.data();
+    s.chosen_in_first_layer = last.data();
     run();
 
     c.keep = half;
@@ -224,7 +224,7 @@ TEST_CASE("a count that is too small for the required tokens, or larger than the
     std::ranges::fill(c.standing, standing_of_all);
     on_device<float> scores(c.scores);
     on_device<candidacy> standing(c.standing);
-    on_device<std::uint32_t> scratch(400), chosen(count), numbers(3);
+    on_device<std::uint32_t> scratch(400), chosen(count), in_first_layer(count), numbers(3);
     device::token_selection s{};
     s.scores = scores.data();
     s.standing = standing.data();
@@ -233,11 +233,14 @@ TEST_CASE("a count that is too small for the required tokens, or larger than the
     s.page = 1;
     s.scratch = scratch.data();
     s.chosen = chosen.data();
+    s.chosen_in_first_layer = in_first_layer.data();
     s.numbers = numbers.data();
     device::launch(device::choose_tokens<>, {1}, {64}, device::selection_block::shared_bytes, device::stream(), s);
+    for (const std::uint32_t i : chosen.numbers()) CHECK(i < 200);
+    CHECK(in_first_layer.numbers() == chosen.numbers());
     return numbers.numbers()[0];
   };
-  CHECK(found(candidacy::required, 5) == 200);  // the host sees that the count was wrong
+  CHECK(found(candidacy::required, 5) == 200);  // the host sees that the count was wrong (made_choice::stayed)
   CHECK(found(candidacy::excluded, 5) == 0);
   CHECK(found(candidacy::open, 200) == 200);
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -39,7 +40,7 @@ class choices {
     first_ = positions.size();
     page_ = static_cast<unsigned>(page);
     next_ = 0;
-    tokens_ = nullptr;
+    in_first_layer_ = nullptr;
     all_.clear();
     std::size_t size = 0;
     for (const selection_size& s : sizes) {
@@ -63,7 +64,7 @@ class choices {
     copy(scores, results + count, active * sizeof(float));
     token_selection s{};
     s.scores = reinterpret_cast<const float*>(results + count);
-    s.tokens = tokens_;
+    s.in_first_layer = in_first_layer_;
     s.positions = array_of(positions_at);
     s.standing = reinterpret_cast<const candidacy*>(array_of(standing_at));
     s.active = active;
@@ -71,12 +72,12 @@ class choices {
     s.page = page_;
     s.scratch = array_of(keys_at);
     s.chosen = results;
-    s.chosen_tokens = array_of(next_ % 2 ? tokens_at : other_tokens_at);
+    s.chosen_in_first_layer = array_of(next_ % 2 ? indices_at : other_indices_at);
     s.dropped = array_of(dropped_at);
     s.numbers = results + count + active;
     launch_early(choose_tokens<>, {1}, {selection_block::threads_for(active)}, selection_block::shared_bytes, s);
-    tokens_ = next_ % 2 ? array_of(tokens_at) : array_of(other_tokens_at);
-    launch_early(gather_numbers<>, {blocks_for(count)}, {threads}, 0, array_of(positions_at), tokens_, count,
+    in_first_layer_ = array_of(next_ % 2 ? indices_at : other_indices_at);
+    launch_early(gather_numbers<>, {blocks_for(count)}, {threads}, 0, array_of(positions_at), in_first_layer_, count,
                  array_of(chosen_positions_at));
   }
 
@@ -113,19 +114,24 @@ class choices {
     here_.resize(results_size_);
     back.copy(here_.data(), here_.size() * sizeof(std::uint32_t), results_.reserve(0), here_.size() * sizeof(std::uint32_t),
               here_.size() * sizeof(std::uint32_t), 1);
+    std::size_t scores = 0;
+    for (const selection& s : all_) scores += s.size.active;
+    scores_.resize(scores);
     out.clear();
+    float* next = scores_.data();
     for (const selection& s : all_) {
-      const std::span<const std::uint32_t> of(here_.data() + s.at, s.size.kept + s.size.active + 3);
-      out.push_back({of.first(s.size.kept),
-                     {reinterpret_cast<const float*>(of.data() + s.size.kept), s.size.active},
-                     of[s.size.kept + s.size.active + 2] == 0});
+      const std::uint32_t* const of = here_.data() + s.at;
+      const std::uint32_t* const numbers = of + s.size.kept + s.size.active;
+      std::memcpy(next, of + s.size.kept, s.size.active * sizeof(float));
+      out.push_back({{of, s.size.kept}, {next, s.size.active}, numbers[0], numbers[2] == 0});
+      next += s.size.active;
     }
   }
 
  private:
   static constexpr unsigned threads = 256;
   static constexpr std::size_t arrays = 8;  // of as many numbers as the first layer has active tokens
-  enum : std::size_t { positions_at, standing_at, keys_at, tokens_at = 4, other_tokens_at, dropped_at, chosen_positions_at };
+  enum : std::size_t { positions_at, standing_at, keys_at, indices_at = 4, other_indices_at, dropped_at, chosen_positions_at };
 
   struct selection {
     selection_size size;
@@ -152,12 +158,13 @@ class choices {
   std::size_t next_ = 0;   // the next selection
   std::size_t results_size_ = 0;
   unsigned page_ = 1;
-  const std::uint32_t* tokens_ = nullptr;  // the candidates of the next selection; null: all tokens of the first layer
-  scratch<std::uint32_t> work_;            // (arrays, first_)
-  scratch<std::uint32_t> results_;         // of all selections
+  const std::uint32_t* in_first_layer_ = nullptr;  // of the next selection, see token_selection
+  scratch<std::uint32_t> work_;                    // (arrays, first_)
+  scratch<std::uint32_t> results_;                 // of all selections
   scratch<row_move> moves_;
   std::vector<char*> rows_of_slots_;
-  std::vector<std::uint32_t> here_;
+  std::vector<std::uint32_t> here_;  // the results on the host
+  std::vector<float> scores_;        // those of all selections, on the host
 };
 
 }  // namespace device

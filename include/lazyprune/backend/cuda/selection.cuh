@@ -15,22 +15,22 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// The arguments of choose_tokens. The candidates are the active tokens of a layer, in the order of their positions. `tokens` says which
-/// tokens of a first layer they are: candidate i is token tokens[i] of that layer. The arrays `positions` and `standing` are those of the
+/// The arguments of choose_tokens. The candidates are the active tokens of a layer, in the order of their positions. They are some of
+/// the active tokens of a first layer: `in_first_layer` has their indices there. The arrays `positions` and `standing` are those of the
 /// first layer. So they are sent to the device once, for the selections of all layers.
 struct token_selection {
-  global<const float> scores;           // (active)
-  global<const std::uint32_t> tokens;   // (active) ascending; null: candidate i is token i
-  global<const position> positions;     // (tokens of the first layer) ascending; null if `page` is 1
-  global<const candidacy> standing;     // (tokens of the first layer)
-  unsigned active;                      // the number of candidates, the excluded ones included
-  unsigned count;                       // the number of candidates that stay: selection_quota::count
-  unsigned page;                        // selection_quota::page
-  global<std::uint32_t> scratch;        // (2 active)
-  global<std::uint32_t> chosen;         // (count) out: the candidates that stay, ascending
-  global<std::uint32_t> chosen_tokens;  // (count) out: the tokens that stay, ascending: `tokens` of the next selection. Or null
-  global<std::uint32_t> dropped;        // (active - count) out: the other candidates without the excluded ones, ascending. Or null
-  global<std::uint32_t> numbers;        // (3) out: how many candidates are chosen, dropped, and have a score that is not finite
+  global<const float> scores;                   // (active)
+  global<const std::uint32_t> in_first_layer;   // (active) ascending; null: 0, 1, 2, ...
+  global<const position> positions;             // (tokens of the first layer) ascending; null if `page` is 1
+  global<const candidacy> standing;             // (tokens of the first layer)
+  unsigned active;                              // the number of candidates, the excluded ones included
+  unsigned count;                               // the number of candidates that stay: selection_quota::count
+  unsigned page;                                // selection_quota::page
+  global<std::uint32_t> scratch;                // (2 active)
+  global<std::uint32_t> chosen;                 // (count) out: the candidates that stay, ascending; then 0, if fewer stay
+  global<std::uint32_t> chosen_in_first_layer;  // (count) out: `in_first_layer` of the next selection. Or null
+  global<std::uint32_t> dropped;                // (active - count) out: the other candidates without the excluded ones, ascending. Or null
+  global<std::uint32_t> numbers;                // (3) out: how many candidates are chosen, dropped, and have a score that is not finite
 };
 
 /// The one thread block of choose_tokens. Its shared memory holds 256 counters, a number for each warp, and four numbers more.
@@ -99,11 +99,15 @@ __device__ __forceinline__ void find_digit(shared<std::uint32_t> memory) {
   memory[block::left] = left - above;
 }
 
+__device__ __forceinline__ std::uint32_t index_in_first_layer(const token_selection& s, unsigned candidate) {
+  return s.in_first_layer ? s.in_first_layer[candidate] : static_cast<std::uint32_t>(candidate);
+}
+
 /// Writes the key of each candidate to `keys`. If pages compete, all candidates of a page get its largest key, and `later` gets how many
 /// candidates of the page follow each one.
 __device__ __forceinline__ void find_keys(const token_selection& s, unsigned first, unsigned last, global<std::uint32_t> keys,
                                           global<std::uint32_t> later, shared<std::uint32_t> memory) {
-  const auto token = [&](unsigned i) { return s.tokens ? s.tokens[i] : static_cast<std::uint32_t>(i); };
+  const auto token = [&](unsigned i) { return index_in_first_layer(s, i); };
   for (unsigned i = first; i < last; ++i) {
     const candidacy standing = s.standing[token(i)];
     const float score = s.scores[i];
@@ -201,13 +205,18 @@ __global__ void __launch_bounds__(selection_block::most_threads, 1) choose_token
     if (stays(i, equal_so_far)) {
       if (chosen < s.count) {
         s.chosen[chosen] = i;
-        if (s.chosen_tokens) s.chosen_tokens[chosen] = s.tokens ? s.tokens[i] : static_cast<std::uint32_t>(i);
+        if (s.chosen_in_first_layer) s.chosen_in_first_layer[chosen] = index_in_first_layer(s, i);
       }
       ++chosen;
     } else if (keys[i] != excluded_key) {
       if (s.dropped && dropped < s.active - s.count) s.dropped[dropped] = i;
       ++dropped;
     }
+  }
+  // If fewer candidates stay than the host expects, other kernels still read whole lists. So these lists have no index past a row.
+  for (unsigned i = all_staying + threadIdx.x; i < s.count; i += blockDim.x) {
+    s.chosen[i] = 0;
+    if (s.chosen_in_first_layer) s.chosen_in_first_layer[i] = 0;
   }
   if (threadIdx.x != 0) return;
   s.numbers[0] = all_staying;
