@@ -169,9 +169,9 @@ TEST_CASE("cuda: steps allocate nothing after a reservation: prefill, decode, ch
   const stages early{{2, 0.6}, {4, 0.5}};
   SUBCASE("dense") { check_allocations({.kv = dtype::f32}, dense(), {.tokens = 120, .queries = 0}); }
   SUBCASE("attention, several blocks of rows") {
-    check_allocations<in_small_blocks>({.kv = dtype::f32}, lazyllm(early), {.tokens = 160, .outputs = 3});
+    check_allocations<in_small_blocks>({.kv = dtype::f32}, lazyllm(early), {.tokens = 160, .outputs = 3, .selections = 2});
   }
-  SUBCASE("on tensor cores") { check_allocations({.kv = dtype::bf16}, lazyllm(early), {.tokens = 300, .outputs = 3}); }
+  SUBCASE("on tensor cores") { check_allocations({.kv = dtype::bf16}, lazyllm(early), {.tokens = 300, .outputs = 3, .selections = 2}); }
   SUBCASE("a window of queries") {
     check_allocations({.exact = true}, policy{window_attention{.window = 20}, early, top_k{}, keep_all{}}, {.tokens = 100, .queries = 20});
   }
@@ -179,6 +179,20 @@ TEST_CASE("cuda: steps allocate nothing after a reservation: prefill, decode, ch
     check_allocations({.kv = dtype::f32}, policy{value_weighted_attention{}, early, top_k{}, keep_all{}},
                       {.tokens = 100, .keys_or_values = true});
   }
+}
+
+TEST_CASE("cuda: a reservation for steps without selections has no memory for them") {
+  const checkpoint files(pocket_model());
+  const auto reserved = [&](std::size_t selections) {
+    cuda_backend backend({.kv = dtype::f32});
+    const auto net = load_model(backend, files);
+    workspace<cuda_backend> work(net, backend);
+    work.reserve({.tokens = 100, .selections = selections});
+    return backend.bytes();
+  };
+  const std::size_t dense = reserved(0), one = reserved(1), two = reserved(2);
+  CHECK(two - one == (2 * 100 + 3) * sizeof(float));  // the chosen tokens and the scores
+  CHECK(one > dense + two - one);                     // lists, which all selections share
 }
 
 TEST_CASE("cuda: the error for a reservation that does not fit names its purpose and size, and the sequence can go on") {

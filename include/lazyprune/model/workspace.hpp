@@ -26,6 +26,7 @@ struct step_sizes {
   std::size_t outputs = 1;      // rows whose logits are read at a time
   std::size_t queries = 1;      // rows of a sequence whose attention a scorer reads in a layer; more than one for a window_view
   bool keys_or_values = false;  // whether a scorer reads keys or values
+  std::size_t selections = 0;   // layers of a step after which the backend chooses tokens itself (choosing_backend)
 };
 
 /// The buffers grow until they fit the largest step, and are reused. The model and the backend must outlive the workspace.
@@ -93,7 +94,7 @@ class workspace {
                        .active = most.tokens,
                        .queries = most.queries,
                        .read = most.keys_or_values ? most.tokens : 0,
-                       .selections = c.layers - 1});
+                       .selections = most.selections});
   }
 
   /// Returns the bytes of the buffers, the backend's scratch, and the first `tokens` positions of the shared rotary tables.
