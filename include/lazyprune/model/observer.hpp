@@ -24,7 +24,7 @@ inline namespace v0 {
 /// The sections of a step's time. They do not overlap. A batch gathers rows, and computes most of a layer, once for all sequences. So
 /// gathering and the sections from `norm` on are reported only if all sequences in the layer share one observer.
 enum class step_section : std::uint8_t {
-  policy,  // scoring, selecting, planning
+  policy,  // scoring, selecting, planning, and waiting for the tokens that a backend chose (choosing_backend)
   moving,  // embedding, gathering, saving and reviving rows
   attention,
   logits,   // the last norm, and the product of the head with the row whose logits are read
@@ -36,7 +36,8 @@ enum class step_section : std::uint8_t {
   down,     // the down projection
 };
 
-/// The state at the end of a layer, after its spilled rows are saved.
+/// The state at the end of a layer, after its spilled rows are saved. If the layer was queued (step_observer::stops), the bytes are those
+/// after all queued layers.
 struct layer_end {
   layer_id layer;
   layer_id layers;                // number of layers of the model
@@ -56,7 +57,9 @@ class step_observer {
   virtual ~step_observer() = default;
 
   /// Called before each layer. If it returns true, the step stops there and is abandoned (step_machine::abandon). In a batch, all steps
-  /// stop.
+  /// stop. If the backend chooses tokens (choosing_backend), layers are queued before they are computed. The function is then called before
+  /// each layer is queued. After the wait for all of them, it is called again before each `layer_begins`. A stop takes effect no earlier
+  /// than the end of this wait if it is asked for during the wait.
   virtual bool stops() { return false; }
 
   /// `tokens` are the new tokens of the step. The last `outputs` of them are outputs, whose logits can be read; a chunk has 0 outputs.
@@ -135,7 +138,8 @@ struct step_seconds {
   double down = 0;
 };
 
-/// Adds up the seconds of each section over all steps.
+/// Adds up the seconds of each section over all steps. A device may compute after the host has queued the work. Its time then counts in the
+/// section in which the host waits: `policy`, `attention` or `logits`.
 class step_timer final : public step_observer {
  public:
   const step_seconds& seconds() const { return seconds_; }

@@ -300,8 +300,8 @@ class transformer {
       if (c.chooses) ahead_.sizes.push_back({c.active, c.kept});
   }
 
-  /// Queues the first choice and all later layers, and waits once. Then enters and leaves these layers in the session. The session checks
-  /// the choices. If one is wrong, `finish` reports it.
+  /// Queues the first choice and all later layers, and waits once. Then enters and leaves these layers in the session. Throws `error` at
+  /// the first wrong choice. The session is then still inside the layer of this choice. So `abandon` forgets all that was computed from it.
   void queue_layers_ahead(batch_item& p) {
     sequence<Backend>& seq = *p.seq;
     const layer_plan first = p.plan;
@@ -323,9 +323,9 @@ class transformer {
     choose(first.active.size(), ahead_.quota.count);
     ahead_.unnamed = true;
     ahead_.slots.resize(ahead_.counts.size());
-    for (std::size_t i = 0; i < ahead_.counts.size() && !stopped_; ++i) {
+    const auto stops = [&] { return stopped_ = p.observer && p.observer->stops(); };
+    for (std::size_t i = 0; i < ahead_.counts.size() && !stops(); ++i) {
       const layer_counts& c = ahead_.counts[i];
-      stopped_ = p.observer && p.observer->stops();
       ahead_.order.resize(c.active);
       std::iota(ahead_.order.begin(), ahead_.order.end(), position{0});
       work_.positions_ = ahead_.order;
@@ -346,26 +346,32 @@ class transformer {
     p.skipped = 0;
     p.queries = 1;
     auto choice = ahead_.made.cbegin();
-    book(p, true, choice);
+    leave_with(p, *choice++);
     for (std::size_t i = 0; i < ahead_.counts.size(); ++i) {
+      if (stops()) return;  // the host may have waited long
       const layer_counts& c = ahead_.counts[i];
       during(p.observer, step_section::policy, [&] { p.plan = p.step.enter(c.layer); });
       p.queries = c.chooses ? 1 : 0;
-      if (p.plan.rows.size() == c.active) seq.kv_.name(c.layer, p.plan.rows, ahead_.slots[i]);  // else a choice was wrong
+      if (p.plan.rows.size() != c.active || p.step.wants_scores() != c.chooses)
+        throw error("session", "enter of layer " + std::to_string(c.layer), "the counts that the session foretold", "others");
+      seq.kv_.name(c.layer, p.plan.rows, ahead_.slots[i]);
       if (p.observer) p.observer->layer_begins(p.plan);
-      book(p, c.chooses, choice);
+      if (c.chooses)
+        leave_with(p, *choice++);
+      else
+        leave(p, c.layer, [] { return evidence{}; });
     }
     seq.retain_rows();
   }
 
-  /// Leaves a layer whose rows are computed and stored already.
-  void book(batch_item& p, bool chooses, std::vector<made_choice>::const_iterator& next) {
-    if (!chooses) return leave(p, p.plan.layer, [] { return evidence{}; });
-    const made_choice& made = *next++;
-    if (made.finite)
-      leave(p, p.plan.layer, [&] { return chosen_tokens{made.chosen, made.scores}; });
-    else  // the session reports the number that is not finite
-      leave(p, p.plan.layer, [&] { return evidence(attention_view{made.scores.data(), 1, made.scores.size(), p.plan.active}); });
+  /// Leaves a layer with the tokens that the backend chose. Throws `error` if the choice is wrong.
+  void leave_with(batch_item& p, const made_choice& made) {
+    const layer_id l = p.plan.layer;
+    const chosen_tokens chosen{made.chosen, made.scores};
+    if (made.stayed != made.chosen.size()) throw error_of(wrong_choice_count{made.chosen.size(), made.stayed}, l + 1, "leave");
+    p.step.check(chosen);  // also reports the first score that is not finite
+    if (!made.finite) throw error("backend", "choice after layer " + std::to_string(l), "finite scores", "others");
+    leave(p, l, [&] { return chosen; });
   }
 
   void enter(batch_item& p, layer_id l, std::size_t first) {

@@ -6,11 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace lazyprune_test {
 
 /// Returns how many bytes are allocated. Freed memory counts until the next synchronization.
 inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
+
+/// Returns how often the host has waited for a stream.
+inline std::optional<std::size_t> times_waited() { return emulated::the_device().waits; }
 
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }
 

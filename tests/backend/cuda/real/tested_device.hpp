@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace lazyprune_test {
 
@@ -24,6 +25,9 @@ inline std::size_t bytes_held() {
   lazyprune::device::check(cudaMemPoolGetAttribute(pool_of_device(), cudaMemPoolAttrUsedMemCurrent, &used), "memory pool");
   return used;
 }
+
+/// Returns nothing: a GPU does not count how often the host waits.
+inline std::optional<std::size_t> times_waited() { return std::nullopt; }
 
 inline bool lies_on_device(const void* p) {
   cudaPointerAttributes of{};
