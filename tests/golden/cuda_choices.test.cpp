@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -235,15 +237,44 @@ TEST_CASE("cuda: a step that is stopped while its layers are queued, or after, l
 TEST_CASE("cuda: queued layers write to none of the blocks that a fork shares") {
   pruned_model<> on;
   auto& both = on.both;
+  two_sequences<cuda_backend> others(on.net, on.backend, both.ahead.session());
   both.step(on.tokens(60, 1), phase::prefill, 1, 2);
-  sequence<cuda_backend> ahead = both.ahead.fork(), stopping = both.stopping.fork();
-  both.clear();  // keeps the blocks, so the next rows go to blocks of the forks
-  both.step(on.tokens(50, 2), phase::prefill, 1, 2);
-  both.step(on.tokens(1, 3), phase::decode, 1);
-  std::swap(both.ahead, ahead);
-  std::swap(both.stopping, stopping);
+  others.ahead = both.ahead.fork();
+  others.ahead.clear();  // keeps the blocks, so its next rows go to blocks of both.ahead
+  others.step(on.tokens(50, 2), phase::prefill, 1, 2);
+  others.step(on.tokens(1, 3), phase::decode, 1);
   for (const std::uint64_t seed : {4u, 5u, 6u}) both.step(on.tokens(1, seed), phase::decode, 1);
   CHECK(both.ahead.session().stats().revived > 0);  // so stored rows were read
+}
+
+TEST_CASE("cuda: the rows that a choice drops go to none of the blocks that a copy of the store shares") {
+  pruned_model<> on;
+  on.both.step(on.tokens(60, 1), phase::prefill, 1);  // leaves scores on the device
+  constexpr std::size_t n = 8, columns = 4;
+  std::vector<float> numbers(2 * n * columns);
+  std::iota(numbers.begin(), numbers.end(), 1.0f);
+  std::vector<std::uint32_t> slots(n);
+  std::iota(slots.begin(), slots.end(), 0u);
+  const std::vector<candidacy> standing(n, candidacy::open);
+  const std::vector<selection_size> sizes{{n, 3}};
+  cuda_backend::buffer x(columns), read(columns);
+  x.reserve(2 * n);
+  read.reserve(n);
+  on.backend.write(numbers.data(), x.view().slice(0, 2 * n));
+  cuda_backend::row_store store(columns);
+  on.backend.store_rows(x.view().slice(0, n), slots, store, slots);
+  const cuda_backend::row_store copy = store;
+  on.backend.begin_choices(slots, standing, 1, sizes);
+  on.backend.choose();
+  on.backend.store_dropped(x.view().slice(n, n), store, std::span(slots).first(n - 3));
+  const auto rows_of = [&](const cuda_backend::row_store& from) {
+    std::vector<float> found(n * columns);
+    on.backend.take_rows(from, slots, read.view().slice(0, n), slots);
+    on.backend.read(read.view().slice(0, n), found.data());
+    return found;
+  };
+  CHECK(rows_of(copy) == std::vector<float>(numbers.begin(), numbers.begin() + n * columns));
+  CHECK(rows_of(store).front() > static_cast<float>(n * columns));
 }
 
 namespace {
