@@ -34,7 +34,7 @@ MISTAKES = {
         ([(SAVED, "_ =")], 23, ["after 0 lines", NAN], []),
         ([(SAVED, "_ ="), ("np.nan", "0.0")], 0, ["step 1, layer 4: another selection than the scores imply"], [NAN]),
     ],
-    "waiting rows are saved in the store, because `to` is ignored": [([(SAVED, "store[slot] =")], 23, ["after 0 lines", NAN], [])],
+    "waiting rows are saved in the Aux Cache, because `to` is ignored": [([(SAVED, "store[slot] =")], 23, ["after 0 lines", NAN], [])],
     "keys are written at the row's index, not at its position": [
         ([("values[layer, plan.rows]", "values[layer, np.arange(len(plan.rows))]"), ("keys[layer, plan.rows]", "keys[layer, np.arange(len(plan.rows))]")],
          0, [NAN], []),
