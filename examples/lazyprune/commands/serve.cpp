@@ -308,7 +308,9 @@ class serving {
   /// Begins to answer a request for a completion, which becomes a line of the log.
   void complete(const std::string& body, bool chat, const http_reply& reply) {
     const std::string id = (chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + '-' + std::to_string(++requests_);
-    const log_line log = [this, id, chat](json fields) {
+    // An answer may end at the moment when its client leaves. Then only the first of both is the request's line.
+    const log_line log = [this, id, chat, logged = std::make_shared<std::atomic_flag>()](json fields) {
+      if (logged->test_and_set()) return;
       json line{{"id", id}, {"path", chat ? "/v1/chat/completions" : "/v1/completions"}};
       line.update(fields);
       log_.add(std::move(line));

@@ -252,7 +252,8 @@ TEST_CASE("an allocator gets back all memory that it gave, and gives all memory 
     const auto w = backend.pack(only(stored(normal_floats(columns * columns, 1), columns, columns, dtype::f32)), dtype::bf16);
     cuda_backend::operand x(columns);
     backend.prepare(x, rows, w);
-    backend.write(normal_floats(rows * columns, 2).data(), buffer.view());
+    const std::vector<float> written = normal_floats(rows * columns, 2);  // the device reads it later
+    backend.write(written.data(), buffer.view());
     device::synchronize();
     backend.pack_rows(buffer.view(), x);
     backend.multiply(x, w, nullptr, buffer.view());
