@@ -383,8 +383,8 @@ class serving {
                        {{"Retry-After", "1"}});
     }
     reply.when_lost([this, log, tickets = *tickets] {
-      for (const scheduler::ticket each : tickets) scheduler_->cancel(each);
       log({{"status", 499}, {"code", "client_left"}});  // as nginx logs it
+      for (const scheduler::ticket each : tickets) scheduler_->cancel(each);
     });
   }
 
