@@ -702,6 +702,15 @@ struct entered_layer_1 {
     e.chosen_scores = scores;
     return lazyprune_step_leave(session.get(), &e, &spills);
   }
+  /// Shows the attention of one head.
+  lazyprune_status leave_showing(std::span<const float> attention) {
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = plan.wants;
+    e.data = attention.data();
+    e.heads = 1;
+    e.stride = attention.size();
+    return lazyprune_step_leave(session.get(), &e, &spills);
+  }
 };
 
 }  // namespace
@@ -724,12 +733,7 @@ TEST_CASE("a choice under a bounded store needs the scores, and the store ranks 
       lazyprune_test::chosen_by_rules(scores, std::span(choosing.plan.active, 12), standing, {.count = 6});
   CHECK(said(choosing.leave_with(chosen, nullptr)) == complaint_at("session: leave", {"12 scores", ", found 0"}));
   ok(choosing.leave_with(chosen, scores.data()));
-  lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
-  e.kind = LAZYPRUNE_ATTENTION;
-  e.data = scores.data();
-  e.heads = 1;
-  e.stride = 12;
-  ok(lazyprune_step_leave(showing.session.get(), &e, &showing.spills));
+  ok(showing.leave_showing(scores));
   REQUIRE(choosing.spills.count == 3);
   REQUIRE(showing.spills.count == 3);
   for (std::size_t i = 0; i < 3; ++i) CHECK(choosing.spills.items[i].row == showing.spills.items[i].row);
@@ -742,12 +746,7 @@ TEST_CASE("where the number of tokens depends on scores, a choice is refused and
   const std::vector<std::uint32_t> chosen{6, 7};
   const std::vector<float> scores(8, 0.125f);
   CHECK(said(step.leave_with(chosen, scores.data())) == complaint_at("session: leave", {"layer 1", "quota"}, LAZYPRUNE_WRONG_ORDER));
-  lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
-  e.kind = LAZYPRUNE_ATTENTION;
-  e.data = scores.data();
-  e.heads = 1;
-  e.stride = 8;
-  ok(lazyprune_step_leave(step.session.get(), &e, &step.spills));
+  ok(step.leave_showing(scores));
 }
 
 TEST_CASE("a step with choices allocates nothing after reserve") {

@@ -47,7 +47,7 @@ struct cuda_allocator {
   void* user = nullptr;
 };
 
-/// Where the backend `cuda` computes. All objects of a process compute on one device.
+/// The device, stream and allocator of the backend `cuda`. All objects of a process compute on one device.
 struct cuda_settings {
   std::optional<int> device = {};  // its number; nullopt: the current device of the thread that makes the backend
   /// A cudaStream_t of this device, for all work of this backend. It must outlive the backend. Null means a stream of the library's own, so

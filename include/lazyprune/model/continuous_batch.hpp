@@ -104,9 +104,9 @@ class continuous_batch {
   /// paused, the step runs its next layer, and more layers while these have at most about `prompt_tokens` rows times the number of the
   /// model's layers. `prompt_tokens` counts as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that
   /// were stopped. If the step throws, it is abandoned, and each sequence then runs its part of the step alone. So a sequence whose step
-  /// fails leaves with its fault, and the others go on. If a sequence cannot
-  /// repeat its part with the same result, it leaves with the fault, too: abandoning the step lost tokens, or the scorer remembers the
-  /// step. An observer that stops a step ends all sequences of this step.
+  /// fails leaves with its fault, and the others go on. If a sequence cannot repeat its part with the same result, it leaves with the
+  /// fault, too: abandoning the step lost tokens, or the scorer remembers the step. An observer that stops a step ends all sequences of
+  /// this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     drop_stopped();
     prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);

@@ -26,10 +26,10 @@ inline namespace v0 {
 struct selection_quota {
   std::size_t count;     // tokens that go on, the required ones included
   std::size_t page = 1;  // more than 1: whole pages go on. A page holds the positions p * page to (p + 1) * page - 1
-  /// Whether each dropped row of this layer gets a slot of the aux store. If not, the store keeps none, or it ranks the rows by score.
+  /// True if each dropped row of this layer gets a slot of the aux store. If not, the store keeps none, or it ranks the rows by score.
   bool stores_dropped = false;
   bool needs_scores = true;  // whether the choice must come with its scores, because the store ranks dropped tokens by them
-  /// Whether the score of a token is its number in the evidence, reduced over the heads as step::over_heads says. If not, the engine must
+  /// True if the score of a token is its number in the evidence, reduced over the heads as step::over_heads says. If not, the engine must
   /// know the policy's scorer to choose as the session would, and this scorer must keep no state of its own.
   bool row_is_score = false;
   friend bool operator==(const selection_quota&, const selection_quota&) = default;

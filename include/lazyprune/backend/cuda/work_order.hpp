@@ -25,7 +25,7 @@ inline int current_device() {
   return number;
 }
 
-/// Where a context queues its work, and from where it takes memory.
+/// The device and the stream in which a context queues its work, and the allocator from which it takes memory.
 struct place {
   int device;
   cudaStream_t stream;
