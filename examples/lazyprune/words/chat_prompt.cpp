@@ -50,26 +50,31 @@ std::vector<stretch> stretches_of(const tokenizer& tokens, const rendered_chat& 
   return all;
 }
 
-/// Returns the byte of the text at which each token ends, or nullopt if the tokens have another text. Differences in spaces do not count,
-/// because some tokenizers add a space before a text, or drop it.
+/// Returns the byte of the text after this piece, which begins at byte `at`, or nullopt if another text is there. Differences in spaces do
+/// not count, because some tokenizers add a space before a text, or drop it.
+std::optional<std::size_t> after(std::string_view piece, std::string_view text, std::size_t at) {
+  for (const char c : piece) {
+    while (at < text.size() && text[at] != c && text[at] == ' ') ++at;
+    const bool here = at < text.size() && text[at] == c;
+    if (!here && c != ' ') return std::nullopt;
+    if (here) ++at;
+  }
+  return at;
+}
+
+/// Returns the byte of the text at which each token ends, or nullopt if the tokens have another text.
 std::optional<std::vector<std::size_t>> ends_of(const tokenizer& tokens, std::span<const token_id> ids, std::string_view text) {
   std::vector<std::size_t> ends;
-  std::size_t at = 0;
-  const auto pass = [&](std::string_view piece) {
-    for (const char c : piece) {
-      while (at < text.size() && text[at] != c && text[at] == ' ') ++at;
-      const bool here = at < text.size() && text[at] == c;
-      if (!here && c != ' ') return false;
-      if (here) ++at;
-    }
-    return true;
-  };
+  std::optional<std::size_t> at = 0;
   token_decoder decoder(tokens, special_text::written);
   for (const token_id id : ids) {
-    if (!pass(decoder.push(id))) return std::nullopt;
-    ends.push_back(at);
+    at = after(decoder.push(id), text, *at);
+    if (!at) return std::nullopt;
+    // The decoder holds back bytes that may still change, even if they are a whole character already.
+    ends.push_back(after(token_decoder(decoder).flush(), text, *at).value_or(*at));
   }
-  if (!pass(decoder.flush()) || text.find_first_not_of(' ', at) != text.npos) return std::nullopt;
+  at = after(decoder.flush(), text, *at);
+  if (!at || text.find_first_not_of(' ', *at) != text.npos) return std::nullopt;
   if (!ends.empty()) ends.back() = text.size();
   return ends;
 }
@@ -191,7 +196,11 @@ std::vector<earlier_turn> earlier_turns(const chat_words& words, const tokenizer
       // The answer's first token may begin with the spaces before the answer. It is the one after the token that ends before them.
       const std::size_t before = first_that_ends_at(found->text.find_last_not_of(' ', at - 1) + 1), last = first_that_ends_at(end);
       const bool whole_tokens = last + 1 < ids.size() && found->ends[before] <= at && found->ends[last] == end;
-      if (whole_tokens && before < last && std::ranges::find(ends, ids[last + 1]) != ends.end()) turns.push_back({before + 1, last + 1});
+      // Llama 2's template writes a space between the answer and the end token.
+      std::size_t next = last + 1;
+      while (next < ids.size() && found->text.find_first_not_of(' ', end) >= found->ends[next]) ++next;
+      if (whole_tokens && before < last && next < ids.size() && std::ranges::find(ends, ids[next]) != ends.end())
+        turns.push_back({before + 1, last + 1});
     }
     at = end;
   }

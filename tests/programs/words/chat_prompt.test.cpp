@@ -2,6 +2,7 @@
 #include "words/chat_prompt.hpp"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,10 @@
 #include <test_data.hpp>
 
 using namespace lazyprune;
+using lazyprune::program::chat_words;
 using lazyprune::program::document_roles;
+using lazyprune::program::earlier_turn;
+using lazyprune::program::earlier_turns;
 using lazyprune::program::mark_documents;
 using lazyprune::program::model_words;
 using lazyprune::program::outside_documents;
@@ -196,5 +200,52 @@ TEST_CASE("real templates and tokenizers: the last user's text may be pruned, an
     // The first or last word may share a token with the template.
     CHECK_MESSAGE(pruned.size() + 4 >= composed.size(), pruned);
     CHECK_MESSAGE(((" " + text + " ").find(pruned) != text.npos || (" " + composed + " ").find(pruned) != text.npos), pruned);
+  }
+}
+
+TEST_CASE(
+    "real templates and tokenizers: the tokens of an earlier answer are found, whatever the tokenizer does to its text" NEEDS("data")) {
+  const auto vocabularies = test_data("tokenizer-json"), templates = test_data("chat");
+  if (vocabularies.empty() || templates.empty()) return;
+  struct tested_words {
+    std::string vocabulary, words, end;
+  };
+  for (const tested_words& each :
+       {tested_words{"real-qwen3", "qwen3", "<|im_end|>"},
+        {"qwen2", "qwen2.5", "<|im_end|>"},
+        {"real-llama-3", "llama-3.1", "<|eot_id|>"},
+        {"llama2-legacy", "llama-2", "</s>"},  // the template writes a space before the end token
+        {"gemma", "gemma-3", "<end_of_turn>"},
+        {"real-deepseek-v4", "deepseek-v3.1", "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"}}) {
+    CAPTURE(each.words);
+    const model_words model({.path = (vocabularies / each.vocabulary).string()}, {.file = (templates / (each.words + ".jinja")).string()});
+    if (model.tokens().fault()) return lazyprune_test::skip("PCRE2 and utf8proc (libpcre2-dev, libutf8proc-dev)");
+    const tokenizer& tokens = model.tokenizer_for("the test");
+    const chat_words& chat = model.chat_for("the test");
+    const std::vector<token_id> ends = tokens.encode(each.end, false);
+    REQUIRE(ends.size() == 1);
+    const std::string decomposed = "a caf\x65\xcc\x81", composed = "a caf\xc3\xa9";  // Qwen's tokenizer composes the letter
+    for (const std::string& answer :
+         {std::string("It is a bird \xf0\x9f\xa6\xa5"), std::string("\xf0\x9f\xa6\xa5"), decomposed, "say " + each.end + " twice"}) {
+      CAPTURE(answer);
+      chat_request request;
+      request.add("user", "What is it?");
+      request.add("assistant", answer);
+      request.add("user", "And then?");
+      request.set_add_generation_prompt(true);
+      const rendered_chat text = chat.render(request);
+      const std::vector<token_id> ids = tokens.encode(text.runs(), text.template_words());
+      const std::vector<earlier_turn> turns = earlier_turns(chat, tokens, request, ids, ends);
+      REQUIRE(turns.size() == 1);
+      const auto [first, last] = turns[0];
+      REQUIRE(first < last);
+      REQUIRE(last < ids.size());
+      std::string found = tokens.decode(std::span(ids).subspan(first, last - first));
+      found.erase(0, found.find_first_not_of(' '));
+      CHECK_MESSAGE((found == answer || (answer == decomposed && found == composed)), found);
+      const auto end = std::ranges::find(ids.begin() + static_cast<std::ptrdiff_t>(last), ids.end(), ends[0]);
+      CHECK(end != ids.end());
+      CHECK(tokens.decode(std::span(ids.begin() + static_cast<std::ptrdiff_t>(last), end)).find_first_not_of(' ') == std::string::npos);
+    }
   }
 }
