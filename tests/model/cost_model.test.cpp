@@ -163,6 +163,16 @@ TEST_CASE("a layer of a step costs its products, and its attention or the readin
                         cost_model{}.logits(c) / static_cast<double>(c.layers)));
 }
 
+TEST_CASE("key_size_of compares the bytes of a number of keys and values with those of a weight") {
+  const model_config c = small();
+  const std::size_t kv_numbers = 2 * c.n_kv_heads * c.head_dim, q_size = c.n_heads * c.head_dim;
+  // The products of a layer: q and the output, keys and values, and the three of the feed-forward part. The head is one more.
+  const std::size_t weights = c.layers * c.hidden * (2 * q_size + kv_numbers + 3 * c.ffn) + c.hidden * c.vocabulary;
+  CHECK(key_size_of(c, 4 * kv_numbers, 4 * weights) == doctest::Approx(1.0));
+  CHECK(key_size_of(c, 4 * kv_numbers, 2 * weights) == doctest::Approx(2.0));
+  CHECK(key_size_of(c, kv_numbers, 4 * weights) == doctest::Approx(0.25));
+}
+
 TEST_CASE("a window is assumed to hold the same share of the kept tokens as of all tokens") {
   model_config c = small();
   c.windows = {6, 0, 6};

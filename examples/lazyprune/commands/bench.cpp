@@ -360,13 +360,7 @@ class measuring {
     return found;
   }
 
-  /// Returns cost_model::key_size of this engine.
-  double key_size() const {
-    const model_config& c = engine_->config();
-    const double weights = cost_model{}.decode_step(c, 1) / 2.0;  // a step multiplies by each weight once, and adds the product
-    const double keys = 2.0 * static_cast<double>(c.n_kv_heads * c.head_dim);
-    return static_cast<double>(engine_->kv_row_bytes()) / keys / (static_cast<double>(engine_->step_weight_bytes()) / weights);
-  }
+  double key_size() const { return key_size_of(engine_->config(), engine_->kv_row_bytes(), engine_->step_weight_bytes()); }
 
   /// The bytes that the decode steps read. A step reads the weights once for all sequences.
   double decoded_bytes(const measured& m) const {

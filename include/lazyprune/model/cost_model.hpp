@@ -119,6 +119,15 @@ struct cost_model {
   }
 };
 
+/// Returns cost_model::key_size. `kv_row_bytes` are the bytes of a token's keys and values in one layer, and `step_weight_bytes` those of
+/// the weights that a decode step of one token reads.
+inline double key_size_of(const model_config& c, std::size_t kv_row_bytes, std::size_t step_weight_bytes) {
+  const double weights =
+      cost_model{.attention = 0.0}.decode_step(c, 1) / 2.0;  // a step multiplies by each weight once, and adds the product
+  const double keys = 2.0 * static_cast<double>(c.n_kv_heads * c.head_dim);
+  return static_cast<double>(kv_row_bytes) / keys / (static_cast<double>(step_weight_bytes) / weights);
+}
+
 namespace detail {
 
 /// measured_costs, with the assumption that linear layers over at most `few_rows` rows wait for their weights.

@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include <test_data.hpp>
+#include <tested_path.hpp>
 
+#include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/model/cost_model.hpp>
 #include <lazyprune/model/random_source.hpp>
 
@@ -147,6 +149,23 @@ TEST_CASE("--peak: prefills and decode steps have shares of the machine's peaks"
 
   CHECK(complaint(lazyprune_program({"bench", "--backend", "reference", "--peak"})) ==
         complaint_at("--peak", {"cpu", "cuda", ", found reference"}));
+}
+
+TEST_CASE("--peak names the instruction that the products use: one for bytes, if activations are rounded to 8 bits" NEEDS("data")) {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  const auto names_bytes = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"bench", "-r", "1", "-P",     "8",  "-n",
+                                   "1",     "-t", "1", "--peak", "-m", (folder / "llama-q8_0.gguf").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const program_result result = lazyprune_program(words);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    REQUIRE(result.out.find("peak of 1 thread: ") != std::string::npos);
+    return result.out.find("VPDPBUSD") != std::string::npos || result.out.find("VPMADDUBSW") != std::string::npos;
+  };
+  const lazyprune::isa path = lazyprune::cpu(lazyprune_test::tested_execution()).instructions();
+  CHECK(names_bytes({}) == (path != lazyprune::isa::portable && path != lazyprune::isa::amx));
+  CHECK(!names_bytes({"--dtype", "bf16"}));
 }
 
 TEST_CASE("--parts: the parts of a prefill add up to its time, and their operations to its operations") {
