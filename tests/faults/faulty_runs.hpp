@@ -142,6 +142,36 @@ inline std::vector<faulty_run> faulty_runs() {
        },
        [](const std::string& folder) { return predictions_text(folder + "/out/search.jsonl") + file_text(folder + "/out/search.csv"); },
        "out/search.jsonl"});
+  all.push_back({"calibrate",
+                 [](const std::string& folder) {
+                   std::string text;
+                   for (std::size_t i = 0; i < 200; ++i)
+                     text += "The lamp " + std::to_string(i) + " is near " + std::to_string(37 * i) + ". ";
+                   write_file(folder + "/text.txt", text);
+                   return std::vector<std::string>{
+                       "calibrate", "-f",    folder + "/text.txt",        "--tokens", "300", "--prompts", "8", "-t",
+                       "1",         "--out", folder + "/calibration.json"};
+                 },
+                 [](const std::string& folder) { return file_text(folder + "/calibration.json"); }});
+  all.push_back({"merge",
+                 [](const std::string& folder) {
+                   static const temporary_folder parts;
+                   for (const std::string part : {"1", "2"})
+                     if (const std::string done = parts / part; !std::filesystem::exists(done)) {
+                       const program_result result =
+                           lazyprune_program({"sweep", "-d", prompts("few_shot"), "--limit", "2", "--max-length", "200", "--methods",
+                                              "lazyllm", "--budgets", "0.75", "-t", "1", "--part", part + "/2", "--out", done});
+                       REQUIRE_MESSAGE(result.code == 0, result.err);
+                     }
+                   std::filesystem::copy(parts.path(), folder + "/parts",
+                                         std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+                   return std::vector<std::string>{"merge", folder + "/parts/1", folder + "/parts/2", "--out", folder + "/out"};
+                 },
+                 // The parts' times stay as they are, so all bytes are the same.
+                 [](const std::string& folder) {
+                   return file_text(folder + "/out/predictions.jsonl") + file_text(folder + "/out/sweep.csv") +
+                          file_text(folder + "/out/report.html");
+                 }});
   return all;
 }
 

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -109,4 +111,19 @@ TEST_CASE("a descriptor is closed once, by its last owner") {
     CHECK((::fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
   }
   CHECK(::fcntl(number, F_GETFD) == -1);
+}
+
+TEST_CASE("same_file follows links, and reports a path about which the system says nothing") {
+  const temporary_folder files;
+  const std::string folder = files / "folder", file = folder + "/file", link = files / "link";
+  std::filesystem::create_directory(folder);
+  std::ofstream(file) << "";
+  std::filesystem::create_symlink(folder, link);
+  CHECK(lazyprune::same_file(folder, link));
+  CHECK(lazyprune::same_file(file, link + "/../folder/file"));
+  CHECK_FALSE(lazyprune::same_file(folder, file));
+  CHECK_FALSE(lazyprune::same_file(folder, files / "none"));
+  CHECK_FALSE(lazyprune::same_file(file + "/none", file));
+  const std::string long_name = files / std::string(300, 'x');  // longer than the name of a file may be
+  CHECK(error_of([&] { (void)lazyprune::same_file(folder, long_name); }) == at(long_name));
 }

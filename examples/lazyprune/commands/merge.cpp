@@ -2,7 +2,6 @@
 #include "commands/merge.hpp"
 
 #include <filesystem>
-#include <system_error>
 
 #include "commands/eval.hpp"
 #include "commands/fidelity.hpp"
@@ -15,6 +14,8 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/descriptor.hpp>
+#include <lazyprune/files/output_file.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -26,8 +27,11 @@ run_results<Answer> merged(const merge_flags& flags) {
   run_results<Answer> results = read_results<Answer>(flags.parts);
   results.check_complete();
   make_directory(flags.directory);
-  growing_file file(file_in(flags.directory, Answer::file_name), false, {});
-  for (const run_place& place : results.record().in_order()) file.add(results.find(place)->line());
+  const std::filesystem::path path = file_in(flags.directory, Answer::file_name);
+  if (const auto newest = newest_file(path); newest && *newest != path)
+    throw error(newest->string(), "", "another folder, or no such file", "that of an interrupted run");
+  output_file file(path);
+  for (const run_place& place : results.record().in_order()) file.write(results.find(place)->line() + '\n');
   file.commit();
   run_record whole = results.record();
   whole.part = {};
@@ -40,8 +44,7 @@ run_results<Answer> merged(const merge_flags& flags) {
 int merge(const merge_flags& flags) {
   remove_files_when_interrupted();
   for (const std::string& part : flags.parts) {
-    std::error_code none;
-    if (std::filesystem::equivalent(part, flags.directory, none)) throw error("--out", "", "a folder that is not one of the parts", part);
+    if (same_file(part, flags.directory)) throw error("--out", "", "a folder that is not one of the parts", part);
   }
   const std::string command = read_run_record(flags.parts.front()).command;
   if (command == "fidelity") {

@@ -11,6 +11,7 @@
 #include "terminal/columns.hpp"
 
 #include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/descriptor.hpp>
 #include <lazyprune/files/model_fingerprint.hpp>
 #include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
@@ -150,8 +151,7 @@ std::size_t opened_model::context(std::size_t asked) const {
 }
 
 std::string model_name(const std::filesystem::path& path) {
-  std::error_code none;
-  if (std::filesystem::equivalent(path, bundled_model(), none)) return "pocket";
+  if (same_file(path, bundled_model())) return "pocket";
   std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
   return (whole.extension() == ".gguf" ? whole.stem() : whole.filename()).string();

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -79,6 +80,19 @@ inline std::filesystem::path behind_links(std::filesystem::path path) {
     path = path.parent_path() / to;
   }
   return path;
+}
+
+/// Returns whether two paths lead to one file or folder. If there is none at one of them, returns false. Throws `error` as open_file does,
+/// if the system does not say what is there.
+inline bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const auto status_of = [](const std::filesystem::path& path) -> std::optional<struct stat> {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) return status;
+    if (errno != ENOENT && errno != ENOTDIR) refuse_file(path.string(), "a file or folder that can be inspected", errno);
+    return std::nullopt;
+  };
+  const auto one = status_of(a), other = status_of(b);
+  return one && other && one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
 /// Gives a new file the owner and permissions of the file that it will replace. If the owner cannot be changed, this function tries to

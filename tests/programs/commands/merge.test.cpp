@@ -279,6 +279,11 @@ TEST_CASE("merge refuses folders that contradict each other") {
   write_file(twin + "/predictions.jsonl", line.dump() + '\n');
   CHECK(complaint(merge({folders[0], folders[1], twin}, files / "x")) == complaint_at(twin + "/predictions.jsonl: line 1"));
   CHECK(complaint(merge(folders, folders[0])) == complaint_at("--out", {folders[0]}));
+  const std::string begun = files / "begun";  // where another run was interrupted
+  std::filesystem::create_directory(begun);
+  write_file(begun + "/predictions.jsonl.unfinished", "");
+  CHECK(complaint(merge(folders, begun)) == complaint_at(begun + "/predictions.jsonl.unfinished", {"another folder"}));
+  CHECK(std::filesystem::exists(begun + "/predictions.jsonl.unfinished"));
   CHECK_FALSE(std::filesystem::exists(files / "x"));
 }
 
