@@ -15,7 +15,7 @@
 #   TABLES="headline methods search lengths"
 #                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
 #                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity, conversations, calibrate,
-#                                      calibrated, calibrated_conversations and baselines. Tables that are named here run to their end;
+#                                      calibrated, quantized, calibrated_conversations and baselines. Tables that are named here run to their end;
 #                                      MINUTES does not apply
 #
 # When the script is interrupted or out of time, the next run continues. Only fidelity starts an unfinished file from the beginning.
@@ -82,6 +82,7 @@ shares=100 # the shares of the time that no table has yet; see within
 not_whole=
 
 answer=48 # tokens at most, enough for four numbers
+types="--dtype bf16" # the study was made when the program still widened the weights of this file
 seed=2026
 making= # more flags of make_tasks.py
 # The seed of the table `calibrated`: the first eight digits of the hash of the commit that added the calibration, so that nobody could choose it.
@@ -131,10 +132,10 @@ sum() {
 
 # lazyprune COMMAND NAME FLAG...: runs the program on the samples, and writes into the folder $out. Other flags have another folder
 lazyprune() {
-  command=$1 out=$work/$2-$(sum "$answer" "$data" "$@")
+  command=$1 out=$work/$2-$(sum "$answer" "$data" "$types" "$@")
   shift 2
   # shellcheck disable=SC2086
-  "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume \
+  "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" $types ${THREADS:+-t "$THREADS"} --resume \
     --minutes "$limit" --out "$out" "$@" >"$out.md"
   for file in "$out"/*.unfinished; do
     [ ! -f "$file" ] || not_whole="$not_whole ${out#"$work/"}"
@@ -163,7 +164,7 @@ converse() {
   name=$1 asked="2000 $2 2026"
   shift 2
   for setting; do
-    set -- "$@" --setting "$setting"
+    set -- "$@" --setting "$setting $types"
     shift
   done
   made=$work/$name-$(sum "$(cat bench/smollm2/conversations.py)" "$asked" "$@").csv
@@ -182,7 +183,8 @@ continue_novel() {
   set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 "$@"
   made=$work/fidelity-$(sum "$@").csv
   if [ ! -f "$made" ]; then
-    "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
+    # shellcheck disable=SC2086
+    "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt $types ${THREADS:+-t "$THREADS"} -o csv "$@" \
       >"$made.unfinished"
     mv "$made.unfinished" "$made"
   fi
@@ -278,7 +280,8 @@ for table in ${TABLES:-$unasked}; do
       # thirds of the novel's first half, and its stages are chosen on questions out of the last third.
       [ ! -f "$calibration" ] || continue
       python3 bench/smollm2/half_of_novel.py "$work/fitted.txt" "$work/chosen.txt"
-      "$build/examples/lazyprune" calibrate --model "$smollm2" -f "$work/fitted.txt" ${THREADS:+-t "$THREADS"} --prompts "$(share 240 10)" \
+      # shellcheck disable=SC2086
+      "$build/examples/lazyprune" calibrate --model "$smollm2" -f "$work/fitted.txt" $types ${THREADS:+-t "$THREADS"} --prompts "$(share 240 10)" \
         --out "$work/calibration.json"
       data="-f $work/chosen.txt --prompts $(share 48 8)" answer=96 # four values may be as long
       set --
@@ -315,6 +318,15 @@ for table in ${TABLES:-$unasked}; do
       answer=48
       continue_novel calibrated-fidelity 2000 --variant "calibrated=$flags"
       seed=2026 making=
+      ;;
+    quantized)
+      # The first samples of the table `calibrated`, with weights as the file has them and activations in 8 bits, as the program computes today.
+      types=
+      seed=$((0x$judged_seed)) making="--chapters 10-18"
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 50)" $needles $other_needles
+      beside_dense calibrated-quantized-2000 5 "calibrated=--pruning-file $calibration"
+      types="--dtype bf16" seed=2026 making=
       ;;
     calibrated_conversations)
       converse calibrated-conversations "$(share 300)" "dense=--policy dense" \
