@@ -282,7 +282,7 @@ namespace detail {
 
 /// Declared only for decltype: the class that declares a member function.
 template <class Class, class Result, class... Arguments>
-Class declared_in(Result (Class::*)(Arguments...) const);
+Class declared_in(Result (Class::*member)(Arguments...) const);
 
 }  // namespace detail
 

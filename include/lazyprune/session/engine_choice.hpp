@@ -59,8 +59,9 @@ struct wrong_choice_count {
   std::size_t wanted, found;
 };
 struct wrong_choice_token {
+  enum reason : std::uint8_t { left_out, excluded, torn };  // a required token is left out, a token cannot go on, a page is not whole
   position token;
-  enum : std::uint8_t { left_out, excluded, torn } why;  // a required token is left out, a token cannot go on, a page is not whole
+  reason why;
 };
 struct wrong_choice_scores {
   std::size_t wanted, found;  // the numbers of scores
