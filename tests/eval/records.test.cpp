@@ -132,6 +132,13 @@ TEST_CASE("a written prediction reads back as it was") {
   full.cost->asked.clear(), full.cost->generated_tokens.reset();
   full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // older records lack these members
   CHECK(predictions(to_line(full)) == std::vector{full});
+  eval_prediction promptless = full;
+  promptless.cost->prompt_tokens = 0;  // its shares would be divided by 0
+  const temporary_folder folder;
+  const auto path = folder.write("p.jsonl", to_line(promptless));
+  line_reader one(path);
+  CHECK(error_of([&] { score_predictions(one, *find_task("passage_retrieval_en"), "m"); }) ==
+        at(path.string() + ": line 1: run.prompt_tokens", {", found 0"}));
   full.cost->ttft_s.reset();  // samples that are answered in a batch have no time
   CHECK(to_line(full).find("ttft") == std::string::npos);
   CHECK(predictions(to_line(full)) == std::vector{full});

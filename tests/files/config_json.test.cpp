@@ -56,8 +56,11 @@ TEST_CASE("a plain Llama has transformers' defaults for missing keys") {
   CHECK_FALSE(c.output_bias);
   CHECK_FALSE(c.mlp_bias);
   CHECK_FALSE(c.qk_norm);
-  CHECK(c.bos.empty());
-  CHECK(c.eos.empty());
+  using ids = std::vector<lazyprune::token_id>;
+  CHECK(c.bos == ids{1});
+  CHECK(c.eos == ids{2});
+  CHECK(read(llama.substr(0, llama.size() - 1) + R"(, "eos_token_id": null})").eos.empty());  // null means none
+  CHECK(read(config_with(R"({"vocab_size": 2})")).eos.empty());  // the default would be outside of the vocabulary
   CHECK(read(config_with(R"({"num_key_value_heads": null, "max_position_embeddings": null, "architectures": null})")).n_kv_heads == 8);
   CHECK(read(config_with(R"({"max_position_embeddings": null})")).max_positions == 2048);
 }

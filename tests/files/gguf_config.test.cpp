@@ -123,7 +123,13 @@ TEST_CASE("rotary scalings are read") {
   CHECK(config_after([](small_llama& m) { m.real("rope.scale_linear", 2); }).rope.factor == 2);
   const auto alone = [](float factor) { return config_after([=](small_llama& m) { m.real("rope.scaling.factor", factor); }).rope; };
   CHECK(alone(4) == linear.rope);  // a factor without a type means linear
-  for (const float none : {0.0f, 1.0f}) CHECK(alone(none) == lazyprune::rope_config{});
+  for (const float none : {0.0f, 1.0f}) {
+    CHECK(alone(none) == lazyprune::rope_config{});
+    CHECK(config_after([=](small_llama& m) {
+            m.text("llama.rope.scaling.type", "linear");
+            m.real("rope.scaling.factor", none);
+          }).rope == lazyprune::rope_config{});
+  }
   CHECK(said_after([](small_llama& m) { m.real("rope.scaling.factor", 0.5f); }) == at("metadata: llama.rope.scaling.factor", {"0.5"}));
   const model_config yarn = config_after([](small_llama& m) {
     m.text("llama.rope.scaling.type", "yarn");
@@ -210,7 +216,16 @@ TEST_CASE("a key whose value changes nothing is accepted") {
       m.real(key.first, key.second);
     });
     CHECK((with_yarn == "no error") == (std::string(key.first) == "rope.scaling.yarn_ext_factor"));
+    // 0 is not what llama.cpp computes without the key, except for the logarithm's factor.
+    const fault with_zero = said_after([&](small_llama& m) {
+      yarn(m);
+      m.real(key.first, 0);
+    });
+    CHECK((with_zero == "no error") == (std::string(key.first) == "rope.scaling.yarn_log_multiplier"));
+    CHECK(same([&](small_llama& m) { m.real(key.first, 0); }));
   }
+  CHECK(said_after([](small_llama& m) { m.real("rope.scaling.attn_factor", 0); }) ==
+        unsupported("metadata: llama.rope.scaling.attn_factor", {", found 0"}));
   CHECK(config_after([&](small_llama& m) {
           yarn(m);
           m.real("rope.scaling.yarn_beta_fast", 32);

@@ -76,7 +76,7 @@ inline eval_cost cost_of(const json_value& object) {
   cost.model = object.at("model").string();
   cost.method = object.at("method").string();
   cost.asked = string_at(object, "asked");
-  cost.prompt_tokens = object.at("prompt_tokens").whole_number();
+  cost.prompt_tokens = object.at("prompt_tokens").whole_number(1);
   if (const auto generated = object.find("generated_tokens")) cost.generated_tokens = generated->whole_number();
   if (const auto first = object.find("ttft_s")) cost.ttft_s = seconds(*first);
   if (const auto dense = object.find("dense_ttft_s")) cost.dense_ttft_s = seconds(*dense);

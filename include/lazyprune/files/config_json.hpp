@@ -137,9 +137,13 @@ inline model_config text_model_config_of(const json_value& config) {
   c.mlp_bias = flag(config, "mlp_bias");
   family.read_json(config, c);
 
-  c.bos = token_ids_of(config, "bos_token_id", c.vocabulary);
+  const auto ids = [&](std::string_view key, std::optional<token_id> usual) {
+    if (usual && *usual < c.vocabulary && !config.has(key)) return std::vector{*usual};
+    return token_ids_of(config, key, c.vocabulary);
+  };
+  c.bos = ids("bos_token_id", family.bos);
   if (c.bos.size() > 1) config.at("bos_token_id").refuse("one token id");
-  c.eos = token_ids_of(config, "eos_token_id", c.vocabulary);
+  c.eos = ids("eos_token_id", family.eos);
   return c;
 }
 

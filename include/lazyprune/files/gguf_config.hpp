@@ -110,7 +110,8 @@ class gguf_config_reader {
 
   /// Returns whether the model computes the same without this key.
   bool changes_nothing(std::string_view name, const gguf_value& value) const {
-    if (value.says_no()) return true;
+    const bool multiplies = name == "rope.scaling.attn_factor" || name.starts_with("rope.scaling.yarn_");  // here 0 means 0
+    if (!multiplies && value.says_no()) return true;
     const auto is_one_of = [&](auto... names) { return ((name == names) || ...); };
     const auto same_as = [&](std::string_view other) { return keys_.find(other) && value.is(keys_.find(other)->number()); };
     if (is_one_of("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "logit_scale", "embedding_scale", "residual_scale"))
@@ -125,11 +126,12 @@ class gguf_config_reader {
     if (!name.starts_with("rope.scaling.yarn_")) return false;
     const auto type = keys_.find("rope.scaling.type");
     const bool yarn = type && type->is_string() && type->string() == "yarn";
-    if (name == "rope.scaling.yarn_ext_factor") return value.is(-1) || (yarn ? value.is(1) : !keys_.find("rope.scaling.factor"));
+    if (name == "rope.scaling.yarn_ext_factor")
+      return value.is(-1) || (yarn ? value.is(1) : value.is(0) || !keys_.find("rope.scaling.factor"));
     const rope_config usual;
     if (name == "rope.scaling.yarn_beta_fast") return !yarn || value.is(usual.beta_fast);
     if (name == "rope.scaling.yarn_beta_slow") return !yarn || value.is(usual.beta_slow);
-    return !yarn;
+    return !yarn || (name == "rope.scaling.yarn_log_multiplier" && value.is(0));
   }
 
   double head_width() const {
@@ -184,6 +186,7 @@ class gguf_config_reader {
     const auto& stated = factor ? factor : old_factor;
     const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 means no scaling
     const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // no type, but a factor: linear, as in llama.cpp
+    if (kind == "linear" && stated && !scales) return;
     if (kind == "linear" || kind == "yarn") {
       const gguf_value of = stated ? *stated : keys_.at("rope.scaling.factor");
       rope.factor = of.number();

@@ -2,6 +2,7 @@
 // Tells models apart that have the same shape, so that a calibration is not used with another model than its own.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -30,9 +31,12 @@ inline std::string model_fingerprint(const checkpoint& files) {
   std::vector<float> weights(c.hidden);
   widen(source.get("model.layers.0.input_layernorm.weight", 1, c.hidden), 0, c.hidden, weights.data());
   // The shift keeps bf16 numbers away from the steps of floor, where the rounding of w - 1 would matter.
-  for (const float w : weights)
-    add(static_cast<std::uint64_t>(
-        static_cast<std::int64_t>(std::floor((static_cast<double>(w) + (c.norms_less_one ? 1.0 : 0.0)) * 256.0 + 0.3))));
+  for (const float w : weights) {
+    const double rounded = std::floor((static_cast<double>(w) + (c.norms_less_one ? 1.0 : 0.0)) * 256.0 + 0.3);
+    // A damaged file may hold a number that no integer has.
+    add(std::abs(rounded) < 0x1p62 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(rounded))
+                                   : std::bit_cast<std::uint64_t>(rounded));
+  }
   constexpr char digits[] = "0123456789abcdef";
   std::string text;
   for (int shift = 60; shift >= 0; shift -= 4) text += digits[hash >> shift & 0xf];

@@ -41,6 +41,8 @@ inline constexpr model_family gemma2{
     .head_dim = 256,
     .own_kv_heads = true,
     .tied = true,
+    .bos = 2,
+    .eos = 1,
     .attention_bias = true,
     .keys = gemma2_files::names,
     .gguf_keys = gemma2_files::gguf_names,

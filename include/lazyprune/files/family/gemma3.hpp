@@ -74,6 +74,8 @@ inline constexpr model_family gemma3{
     .head_dim = 256,
     .own_kv_heads = true,
     .tied = true,
+    .bos = 2,
+    .eos = 1,
     .attention_bias = true,
     .keys = gemma3_files::names,
     .gguf_keys = gemma3_files::gguf_names,

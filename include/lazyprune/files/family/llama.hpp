@@ -15,6 +15,8 @@ inline constexpr model_family llama{
     .architecture = "LlamaForCausalLM",
     .gguf = "llama",
     .max_positions = 2048,
+    .bos = 1,
+    .eos = 2,
     .attention_bias = true,
     .mlp_bias = true,
     .interleaved = true,

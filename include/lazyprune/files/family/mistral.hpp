@@ -17,6 +17,8 @@ inline constexpr model_family mistral{
     .architecture = "MistralForCausalLM",
     .max_positions = 131072,
     .own_kv_heads = true,
+    .bos = 1,
+    .eos = 2,
     .wrapper_type = "mistral3",
     .wrapper_architecture = "Mistral3ForConditionalGeneration",
     .text_defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,

@@ -28,12 +28,13 @@ struct model_family {
   std::string_view architecture;  // in config.json, too
   std::string_view gguf{};        // general.architecture in GGUF files; empty: the family has no name there
 
-  // max_positions, head_dim, rms_epsilon and tied are transformers' defaults for a config.json without these keys.
+  // max_positions, head_dim, rms_epsilon, tied, bos and eos are transformers' defaults for a config.json without these keys.
   std::size_t max_positions;
   std::optional<std::size_t> head_dim{};  // nullopt: hidden / heads
   bool own_kv_heads = false;              // true: config.json must have num_key_value_heads; false: the default is n_heads
   double rms_epsilon = 1e-6;
   bool tied = false;
+  std::optional<token_id> bos{}, eos{};
   bool attention_bias = false, mlp_bias = false;  // whether config.json may set the key of this name to true
   bool partial_rotation = false;                  // whether rope.dimension_count of a GGUF file may be less than the width of a head
 

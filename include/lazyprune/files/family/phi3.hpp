@@ -60,6 +60,8 @@ inline constexpr model_family phi3{
     .gguf = "phi3",
     .max_positions = 4096,
     .rms_epsilon = 1e-5,
+    .bos = 1,
+    .eos = 32000,
     .partial_rotation = true,
     .gguf_keys = phi3_files::gguf_names,
     .tensors = phi3_files::tensors,
