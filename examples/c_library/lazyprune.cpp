@@ -459,7 +459,9 @@ void hand_out(Handle** out, Parts&&... parts) {
 /// Writes a new session to `*out`, or null if an exception is thrown. Later steps need no memory for their counts.
 void hand_out_session(lazyprune_session** out, const std::shared_ptr<selection_scratch>& scratch, any_session session, uint32_t checks) {
   given(out, "out") = nullptr;
-  auto handle = std::unique_ptr<lazyprune_session>(new lazyprune_session{scratch, std::move(session)});
+  lazyprune_session* made = nullptr;
+  hand_out(&made, scratch, std::move(session));
+  std::unique_ptr<lazyprune_session> handle(made);
   handle->counts.reserve(handle->session.layers());
   handle->checks = checks;
   *out = handle.release();

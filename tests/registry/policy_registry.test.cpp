@@ -138,4 +138,5 @@ TEST_CASE("a name that is in use is refused") {
   mine.add<oldest_first>();
   CHECK(error_of([&] { mine.add<oldest_first>(); }) == at("registry: oldest_first"));
   CHECK(error_of([&] { mine.add_preset("dense", "", [](layer_id) { return dense(); }); }) == at("registry: dense"));
+  CHECK(error_of([&] { mine.add_preset("custom", "", [](layer_id) { return dense(); }); }) == at("registry: custom"));
 }

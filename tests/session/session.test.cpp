@@ -992,4 +992,27 @@ TEST_CASE("make_room reserves memory but neither sets nor changes the limit") {
   before = allocations;
   drive<attention_view>(limited, 30, phase::prefill, memory);
   CHECK(allocations == before);
+
+  lazyprune::session begun(plain, {.layers = 3});
+  auto step = begun.begin({.tokens = 4});
+  step.enter(0);
+  CHECK(error_of([&] { begun.make_room(10'000); }) == at("session: make_room", {}, error_code::wrong_order));  // it would move the plan
+}
+
+TEST_CASE("a session that takes over more slots than it reserves for tokens allocates nothing in a step") {
+  const policy plain{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
+  lazyprune::session chunked(plain, {.layers = 3});
+  evidence_memory memory;
+  {
+    auto chunk = chunked.begin({.tokens = 100, .outputs = 0});
+    chunk.enter(0);
+    chunk.leave();
+    chunk.finish();
+  }
+  chunked.truncate(10);
+  lazyprune::session small(plain, {.layers = 3, .max_tokens = 20});
+  small.take_over(chunked);
+  const std::size_t before = allocations;
+  drive<attention_view>(small, 1, phase::prefill, memory);
+  CHECK(allocations == before);
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include <fault.hpp>
@@ -87,6 +88,10 @@ TEST_CASE("a state that contradicts itself or does not fit is refused, and the s
   CHECK(refused([](session_state& x) { x.tokens[2] = {.frontier = 2}; }) == "session state: token 2");
   CHECK(refused([](session_state& x) { x.tokens[2] = {.frontier = 2, .hidden = hidden_state::stored, .dropped_for_good = true}; }) ==
         "session state: token 2");
+  // A score of a step is never NaN, and +inf would keep the token's row in any store.
+  for (const float score : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    CHECK(refused([&](session_state& x) { x.tokens[2] = {.frontier = 2, .hidden = hidden_state::stored, .score = score}; }) ==
+          "session state: token 2");
   CHECK(error_of([&] { s.restore(saved); }).where == "session state: session");
   any_session of_one_token = made();
   of_one_token.adopt(1);

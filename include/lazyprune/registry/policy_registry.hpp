@@ -134,6 +134,7 @@ class policy_registry {
   template <class Make>
   void add_preset(std::string_view name, std::string_view what, Make make) {
     detail::check_name(name);
+    if (name == custom_policy) report_error(error("registry", name, "another name, because this one stands for flags alone", "it"));
     if (std::ranges::find(presets_, name, &policy_preset::name) != presets_.end())
       report_error(error("registry", name, "a name that is not in use", "another preset with this name"));
     presets_.push_back({std::string(name), std::string(what), [name = std::string(name), make](layer_id layers) {

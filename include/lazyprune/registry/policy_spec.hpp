@@ -68,8 +68,8 @@ struct policy_spec {
   friend bool operator==(const policy_spec&, const policy_spec&) = default;
 };
 
-/// The preset that never prunes, and the preset that is used if none is named.
-inline constexpr std::string_view dense_policy = "dense", default_policy = "lazyllm";
+/// The preset that never prunes, the preset that is used if none is named, and the name of flags without a preset.
+inline constexpr std::string_view dense_policy = "dense", default_policy = "lazyllm", custom_policy = "custom";
 
 /// The flags that are given, in a fixed order, each followed by its value.
 inline std::string flags_text(policy_spec spec) {
@@ -87,7 +87,7 @@ inline std::string flags_text(policy_spec spec) {
 inline std::string name_of(const policy_spec& spec) {
   if (spec.stages && spec.stages->empty()) return std::string(dense_policy);
   if (!spec.preset.empty()) return spec.preset;
-  return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : std::string(default_policy);
+  return std::string(spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? custom_policy : default_policy);
 }
 
 /// The short name of the policy (`name_of`), and then the flags that are given. "dense" has no flags. `parse_policy` reads this text.
@@ -109,7 +109,7 @@ inline policy_spec parse_policy(std::string_view text) {
   const auto skip_spaces = [&] { word = std::find_if(word, words.end(), [](std::string_view w) { return !w.empty(); }); };
   skip_spaces();
   if (word != words.end() && !word->starts_with("-")) {
-    if (*word != "custom") spec.preset = *word;
+    if (*word != custom_policy) spec.preset = *word;
     ++word;
   }
   std::vector<parameter> flags = parameters_of(spec);

@@ -17,7 +17,7 @@ inline namespace v0 {
 /// The slots of an engine's memory. Each holds one row or is free. The memory needs `size()` slots.
 class slot_pool {
  public:
-  void reserve(std::size_t slots) { free_.reserve(slots); }
+  void reserve(std::size_t slots) { free_.reserve(std::max(slots, size_)); }
   void clear() noexcept {
     free_.clear();
     size_ = 0;

@@ -14,6 +14,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/evidence.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/core/plan.hpp>
 #include <lazyprune/session/admission.hpp>
 #include <lazyprune/session/engine_choice.hpp>
@@ -92,8 +93,11 @@ class step_machine {
   }
 
   /// Makes room for a sequence of `tokens` tokens, but at most `limit()`. Steps up to that length allocate nothing. Does not change the
-  /// limit.
-  void make_room(std::size_t tokens) { grow(std::min(tokens, limit())); }
+  /// limit. Call it between steps, because it moves what a plan's spans refer to.
+  void make_room(std::size_t tokens) {
+    require_between_steps("make_room");
+    grow(std::min(tokens, limit()));
+  }
 
   /// The largest number of tokens that the sequence can have: the reserved number, or 2^32 - 2 without a limit.
   std::size_t limit() const noexcept { return limit_ > 0 ? limit_ : frontier_table::no_slot - 1; }
@@ -153,6 +157,7 @@ class step_machine {
                                                                            std::to_string(most));
     grow_by(other.known());
     table_ = other.table_;
+    table_.reserve(capacity_);  // the other session may have had more slots than this one reserves for tokens
     statistics_ = other.statistics_;
     settled_ = other.settled_;
     queried_to_ = other.queried_to_;
@@ -236,6 +241,7 @@ class step_machine {
     grow(other.capacity_);
     limit_ = other.limit_;
     table_ = other.table_;
+    table_.reserve(capacity_);  // the other session may have had more slots than this one reserves for tokens
     statistics_ = other.statistics_;
     losses_ = other.losses_;
     memory_ = other.memory_;
@@ -444,6 +450,8 @@ class step_machine {
       if (token.frontier > layers_ || (has_row && !between) || (between && token.hidden == hidden_state::none && !token.dropped_for_good) ||
           (has_row && token.dropped_for_good))
         refuse("token " + std::to_string(t), "a state that a step can leave", "frontier " + std::to_string(token.frontier));
+      if (is_nan(token.score) || token.score == std::numeric_limits<float>::infinity())
+        refuse("token " + std::to_string(t), "a score below infinity", std::to_string(token.score));
       if (t >= chunks_end && !token.dropped_for_good && (token.frontier > 0 || token.hidden != hidden_state::none))
         refuse("token " + std::to_string(t), "no keys yet, because the next step gathers its window",
                "frontier " + std::to_string(token.frontier));

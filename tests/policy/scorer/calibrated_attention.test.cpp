@@ -164,6 +164,8 @@ TEST_CASE("the text of a calibration is read back as the same probes") {
 
 TEST_CASE("impossible probes are refused") {
   CHECK(error_of([] { calibration(std::vector<calibrated_probe>{}); }) == at("probes", {"at least one probe", "none"}));
+  CHECK(error_of([] { calibration::read("4294967295.4294967294.0.last.max@1"); }) ==
+        at("probes: probe 4294967295.4294967294.0.last.max@1", {"a layer below 65536", "4294967294"}));
   CHECK(error_of([] { calibration::read("2.2.0.last.max@1"); }) == at("probes: probe 2.2.0.last.max@1", {"a layer before 2", "2"}));
   CHECK(error_of([] { calibration::read("2.0.0.last.max@1/4.1.0.last.max@1"); }) ==
         at("probes: probe 4.1.0.last.max@1", {"a layer from 2 on, where the stage before it ends", "1"}));

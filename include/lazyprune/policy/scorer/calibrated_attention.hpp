@@ -62,7 +62,8 @@ class calibration {
   }
 
   /// Sorts the probes by layer; probes of one layer keep their order. Throws `error` if there are no probes, if a weight is not finite, or
-  /// if a probe's layer is not below its `after`, or is below the `after` of the previous stage.
+  /// if a probe's layer is not below its `after`, or is below the `after` of the previous stage. Layers are below 65,536, so that one probe
+  /// cannot ask for much memory.
   explicit calibration(std::vector<calibrated_probe> probes) {
     if (probes.empty()) report_error(error("probes", "", "at least one probe", "none"));
     std::ranges::stable_sort(probes, {}, &calibrated_probe::layer);
@@ -70,6 +71,7 @@ class calibration {
       const calibrated_probe& p = probes[i];
       const std::string place = "probe " + text_of(p);
       if (!is_finite(p.weight)) report_error(error("probes", place, "a finite weight", std::to_string(p.weight)));
+      if (p.layer >= 1u << 16) report_error(error("probes", place, "a layer below 65536", std::to_string(p.layer)));
       if (p.layer >= p.after) report_error(error("probes", place, "a layer before " + std::to_string(p.after), std::to_string(p.layer)));
       if (i == 0) continue;
       const layer_id before = probes[i - 1].after;
