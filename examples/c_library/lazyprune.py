@@ -53,6 +53,13 @@ def _wrong(place, expected, found):
     return Error(BAD_INPUT, f"{place}: expected {expected}, found {found}")
 
 
+def _bytes(place, text):
+    """Returns the text for C. There it would end at a NUL."""
+    if "\0" in text:
+        raise _wrong(place, "a text without NUL", repr(text))
+    return text.encode()
+
+
 # ---- the structs of lazyprune.h ----
 
 
@@ -397,8 +404,12 @@ _raised = threading.local()  # the exception of a callback, on its way through t
 
 
 @_DESTROY
-def _destroy(number):
-    _kept_alive.pop(number, None)
+def _destroy(number, kept=_kept_alive):
+    kept.pop(number, None)
+
+
+# When Python ends, this module may be cleared before the last library or session is freed. So the function and its dictionary stay.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_destroy))
 
 
 def _guarded(work, message, room):
@@ -488,7 +499,7 @@ class Library:
         _kept_alive[number] = callback
         struct.user, struct.destroy = number, _destroy
         try:
-            self.call(f"registry_add_{kind}", self._registry, name.encode(), byref(struct))
+            self.call(f"registry_add_{kind}", self._registry, _bytes(kind, name), byref(struct))
         except BaseException:
             del _kept_alive[number]
             raise
@@ -562,7 +573,7 @@ class Library:
         the model. So "lazyllm" without --stages takes the paper's stages."""
         handle = c_void_p()
         options = self._options(layers, max_tokens, attention_after, scratch, checks)
-        self.call("session_create", self._registry, policy.encode(), byref(options), byref(handle))
+        self.call("session_create", self._registry, _bytes("policy", policy), byref(options), byref(handle))
         return Session(self, handle)
 
     def _text(self, name, *arguments):
@@ -574,7 +585,7 @@ class Library:
 
     def policy_text(self, policy, layers, attention_after=None):
         """Returns the policy with all its flags written out."""
-        return self._text("policy_text", policy.encode(), byref(self._options(layers, 0, attention_after)))
+        return self._text("policy_text", _bytes("policy", policy), byref(self._options(layers, 0, attention_after)))
 
     def policy_help(self):
         """Returns a list of all presets, scorers, schedules, selectors and stores, with one line for each kind."""

@@ -225,9 +225,12 @@ class engine {
   void compute(const std::vector<planned_layer>& range, evidence_kind wanted, std::size_t queries) {
     const std::vector<position>& rows = range.back().rows;
     if (rows.empty()) return;  // a chunk whose tokens all wait for the next step
-    const std::size_t most = std::max(options_.ubatch, queries), graphs = (rows.size() + most - 1) / most;
-    const std::size_t size = (rows.size() + graphs - 1) / graphs;  // graphs of equal size, because each graph reads all weights
-    std::vector<std::size_t> done(range.size(), 0);                // for each layer: how many of its rows are computed
+    const std::size_t most = std::max(options_.ubatch, queries);
+    std::size_t graphs = (rows.size() + most - 1) / most;
+    const auto size_of = [&](std::size_t n) { return (rows.size() + n - 1) / n; };  // of equal size, because each graph reads all weights
+    while (graphs > 1 && size_of(graphs) < queries) --graphs;                       // the last graph has all queries that are shown
+    const std::size_t size = size_of(graphs);
+    std::vector<std::size_t> done(range.size(), 0);  // for each layer: how many of its rows are computed
     for (std::size_t g = 0; g < graphs; ++g) {
       const bool last = g + 1 == graphs;
       const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // rows of the last layer that are done after this graph

@@ -12,6 +12,7 @@ import json
 import math
 import multiprocessing
 import pathlib
+import subprocess
 import sys
 import threading
 
@@ -237,8 +238,8 @@ def main():
     tensors = []
     if torch:
         tensors = [{"data": torch.from_numpy(good)}, {"data": torch.from_numpy(good).clone().requires_grad_()}]
-        fails(1, "found bfloat16: convert it with .float()", lambda: other.leave(lp.ATTENTION, data=torch.from_numpy(good).bfloat16()))
-        fails(1, "copy it with .contiguous()", lambda: other.leave(lp.ATTENTION, data=torch.ones(n, 2).T))
+        fails(1, "evidence: data", lambda: other.leave(lp.ATTENTION, data=torch.from_numpy(good).bfloat16()), "bfloat16: convert it with .float()")
+        fails(1, "evidence: data", lambda: other.leave(lp.ATTENTION, data=torch.ones(n, 2).T), "copy it with .contiguous()")
     for taken in (
         *tensors,
         {"data": Tensor(good)},
@@ -421,6 +422,15 @@ def main():
     inherited.append((library, session))
     with multiprocessing.get_context("fork").Pool(2) as pool:
         expect(pool.map(plans_of_inherited, range(4)) == [plans_of_inherited(0)] * 4, "sessions in child processes")
+
+    fails(1, "policy", lambda: library.policy_text("lazyllm --stages 2:0.5\0 --scorer nonsense", LAYERS), "NUL")
+    fails(1, "scorer", lambda: library.add_scorer("a\0b", lambda shown: None), "NUL")
+
+    # A library and a session may outlive their module when Python ends.
+    late = ("import sys; sys.path.insert(0, sys.argv[1]); import lazyprune as lp, numpy; library = lp.Library(sys.argv[2]);"
+            "library.add_scorer('late', lambda shown: None); numpy.late = (library, library.session('custom --stages 1:0.5 --scorer late', 4))")
+    ended = subprocess.run([sys.executable, "-c", late, sys.path[0], sys.argv[1]], capture_output=True, text=True)
+    expect((ended.returncode, ended.stderr) == (0, ""), f"an end without complaints, found {ended.returncode} {ended.stderr}")
 
     for plan, before, spills, same in held:
         expect(all(np.array_equal(a, b) for a, b in zip((plan.active, plan.rows, plan.origin, plan.index), before)), "a plan that is held")

@@ -82,6 +82,11 @@ class Press(unittest.TestCase):
                         self.assertTrue(torch.equal(layer.keys, whole.keys) and torch.equal(layer.values, whole.values))
                     self.assertAlmostEqual(press.compression_ratio, 1 - sum(map(len, active)) / (6 * 60))
 
+    def test_gradients_may_be_on(self):
+        model = random_model()
+        with LazyPrunePress(PRUNED)(model):
+            model.model(input_ids=ids(40), past_key_values=DynamicCache())
+
     def test_two_stages_nest(self):
         model = random_model()
         press = LazyPrunePress(PRUNED)

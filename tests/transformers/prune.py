@@ -302,6 +302,27 @@ class Caches(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "crop: expected a number from -35, found -36"):
                 cache.crop(-36)
 
+    def test_several_answers_to_each_text_of_a_cache(self):
+        both = torch.cat([ids(20), ids(20, seed=11)])
+        with lazyprune.prune(self.model, "dense") as pruned, torch.no_grad():
+            plain = greedy(self.model, both, num_beams=2)
+            cache = pruned.cache()
+            self.model(both[:, :12], cache=cache, logits_to_keep=1)
+            cache.batch_repeat_interleave(2)
+            self.assertTrue(torch.equal(greedy(self.model, both, num_beams=2, cache=cache), plain))
+
+    def test_more_logits_than_columns_are_those_of_all_columns(self):
+        with lazyprune.prune(self.model, "dense"), torch.no_grad():
+            for mask in ([[0, 1, 1], [1, 1, 1]], [[0, 0, 1], [1, 1, 1]]):
+                given = {"attention_mask": torch.tensor(mask)}
+                self.assertTrue(torch.equal(self.model(ids(3, 2), logits_to_keep=5, **given).logits, self.model(ids(3, 2), **given).logits))
+
+    def test_chunks_have_columns(self):
+        with lazyprune.prune(self.model, PRUNED):
+            for size in (0, -3):
+                with self.assertRaisesRegex(ValueError, f"prefill_chunk_size: expected a number from 1, found {size}"):
+                    greedy(self.model, ids(30), prefill_chunk_size=size)
+
     def test_texts_are_chosen_and_repeated(self):
         batch, mask = padded()
         with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():

@@ -300,8 +300,8 @@ typedef struct lazyprune_session_options {
 
 /* A check for the development of an engine. lazyprune_step_leave refuses rows of probabilities that do not sum to 1 within 2 %. It also
    refuses probabilities below 0, and probabilities other than 0 for tokens that a query of a window does not see. The check finds logits
-   instead of probabilities, wrong strides and wrong numbers of heads. Do not set it if rows of attention sum to less than 1 (attention
-   sinks), or if the engine shows other numbers as attention. */
+   instead of probabilities, wrong strides and wrong numbers of heads. It does not check the numbers of probes. Do not set it if rows of
+   attention sum to less than 1 (attention sinks), or if the engine shows other numbers as attention. */
 enum { LAZYPRUNE_CHECK_ATTENTION = 1 };
 
 /* `policy` is a preset's name, followed by flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm".

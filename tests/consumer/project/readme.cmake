@@ -6,4 +6,4 @@ target_link_libraries(mine PRIVATE lazyprune::cpu lazyprune::model)  # and the t
 target_link_libraries(mine PRIVATE lazyprune::files lazyprune::text)  # and checkpoints (nlohmann/json); tokenizers and chats
 target_link_libraries(mine PRIVATE lazyprune::eval)                  # and metrics and tasks
 target_link_libraries(mine PRIVATE lazyprune::unicode)               # and regexes and normal forms for tokenizer.json (PCRE2, utf8proc)
-target_link_libraries(mine PRIVATE lazyprune::c)                     # or the C library alone
+target_link_libraries(mine PRIVATE lazyprune::c)                     # or the C library alone, after cmake --install

@@ -72,6 +72,7 @@ class LazyPrunePress(BasePress):
             least, most = (share, most) if _dropped(prune(model, policy(share))) > self.compression_ratio else (least, share)
         return policy(most)
 
+    @torch.no_grad()
     def compress(
         self,
         module: torch.nn.Module,

@@ -162,7 +162,7 @@ class Pruning:
         new = _new_columns(cache, ids.shape, attention_mask, chunk=False)
         _check_positions(cache, new, position_ids)
         columns = ids.shape[1]
-        outputs = logits_to_keep or columns
+        outputs = min(logits_to_keep or columns, columns)
         prompt = cache.mask.shape[1] == 0 or cache.prompt_chunk is not None
         # After the prompt, a step with an output for each of several columns reads drafts that `generate` checks. Drafts belong to the answer,
         # so this is a decode step, as with a single token.
@@ -200,6 +200,8 @@ class Pruning:
         cache = self.cache() if given is None else self._own(given)
         ids = inputs if inputs is not None else kwargs.get("input_ids")
         chunk = asked("prefill_chunk_size")
+        if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
+            raise ValueError(f"prefill_chunk_size: expected a number from 1, found {chunk!r}")
         if ids is not None:
             ids = _ids(ids)
             _check_continuation(cache, ids, kwargs.get("attention_mask"))
@@ -308,6 +310,8 @@ def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: tor
     past, given = cache.get_seq_length(), ids.shape[1]
     if attention_mask is not None and attention_mask.shape[1] != given:
         return
+    if cache.texts:  # for several answers to each prompt, the cache may have each text several times already
+        ids = ids.repeat(max(1, len(cache.texts) // len(ids)), 0)
     if given <= past:
         raise ValueError(f"input_ids: expected more than the {past} columns that the cache has, found {given}")
     for i, (row, mask, text) in enumerate(zip(ids[:, :past], cache.mask, cache.texts)):
