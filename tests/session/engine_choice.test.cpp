@@ -452,6 +452,9 @@ TEST_CASE("a choice where there is no quota is refused: in the last layer, in a 
   CHECK(refused(session.clone(), {8, phase::prefill, 0}, 1) == at("session: finish", {"layer 1", "quota"}, error_code::wrong_order));
   CHECK(refused(any_session(policy{last_query_attention{}, stages{{2, 0.5}}, top_p{0.5}, keep_all{}}, {.layers = 4}), {8}, 1) ==
         at("session: finish", {"layer 1", "quota"}, error_code::wrong_order));
+  // A decode step of this schedule attends to all tokens that have keys, and chooses none.
+  const any_session kept(policy{last_query_attention{}, prompt_sets{stages{{1, 0.5}}}, top_k{}, keep_all{}}, {.layers = 4});
+  CHECK(refused(kept.clone(), {1, phase::decode}, 0) == at("session: finish", {"layer 0", "quota"}, error_code::wrong_order));
 }
 
 TEST_CASE("a choice without scores has no margin, and its dropped tokens have the score 0") {
