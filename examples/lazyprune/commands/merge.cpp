@@ -28,8 +28,8 @@ run_results<Answer> merged(const merge_flags& flags) {
   results.check_complete();
   make_directory(flags.directory);
   const std::filesystem::path path = file_in(flags.directory, Answer::file_name);
-  if (const auto newest = newest_file(path); newest && *newest != path)
-    throw error(newest->string(), "", "another folder, or no such file", "that of an interrupted run");
+  if (const auto unfinished = unfinished_file(path))
+    throw error(unfinished->string(), "", "another folder, or no such file", "that of an interrupted run");
   output_file file(path);
   for (const run_place& place : results.record().in_order()) file.write(results.find(place)->line() + '\n');
   file.commit();

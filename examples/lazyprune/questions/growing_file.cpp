@@ -16,24 +16,41 @@
 
 namespace lazyprune {
 namespace program {
+namespace {
+
+/// Returns the status of the regular file that a path leads to; nullopt if there is nothing. Throws `error` if there is something else,
+/// such as a pipe: `commit` would replace it by a file. Also throws `error` if the system does not say what is there.
+std::optional<struct stat> status_of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) refuse_file(path.string(), "a file that can be written", errno);
+    return std::nullopt;
+  }
+  if (S_ISDIR(status.st_mode)) throw error(path.string(), "", "a file to write", "a directory");
+  if (!S_ISREG(status.st_mode)) throw error(path.string(), "", "a regular file to write", "a device, a pipe or a socket");
+  return status;
+}
+
+bool has_bytes(const std::optional<struct stat>& status) { return status && status->st_size > 0; }
+
+}  // namespace
 
 growing_file::growing_file(std::filesystem::path path, bool resume, const std::function<void(const std::filesystem::path&)>& read)
     : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
-  if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
+  const std::optional<struct stat> before = status_of(path_);
+  if (!path_.has_filename()) throw error(path_.string(), "", "a file to write", "a directory");
   unfinished_ += ".unfinished";
-  untouched_ = !std::filesystem::exists(unfinished_) || std::filesystem::is_empty(unfinished_);
-  replaces_ = !resume && std::filesystem::exists(path_);
+  untouched_ = !has_bytes(status_of(unfinished_));
+  replaces_ = !resume && before;
   if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "that of an interrupted run");
-  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written",
-                    untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
+  file_ =
+      open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written", untouched_ && before ? 0600 : 0666);
   if (repeat_if_interrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
     if (errno == EWOULDBLOCK) throw error(unfinished_.string(), "", "no other process that writes to it", "one");
     fail("to lock it");
   }
   try {
-    struct stat before {};
-    if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before))
-      fail("to give it the permissions of " + path_.string());
+    if (untouched_ && before && !take_permissions(file_.get(), *before)) fail("to give it the permissions of " + path_.string());
     if (resume) take_up(read);
   } catch (...) {
     remove_if_untouched();
@@ -51,7 +68,7 @@ void growing_file::remove_if_untouched() {
 /// that was killed here.
 void growing_file::take_up(const std::function<void(const std::filesystem::path&)>& read) {
   const std::string begun = read_to_end(unfinished_);
-  if (std::filesystem::exists(path_)) {
+  if (status_of(path_)) {
     std::string finished = read_to_end(path_);
     if (!finished.empty() && finished.back() != '\n') finished += '\n';
     if (finished.starts_with(begun)) {
@@ -121,11 +138,17 @@ void growing_file::fail(std::string_view expected) const {
   throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, reason_of(errno), error_code::io);
 }
 
-std::optional<std::filesystem::path> newest_file(const std::filesystem::path& path) {
+std::optional<std::filesystem::path> unfinished_file(const std::filesystem::path& path) {
   std::filesystem::path unfinished = behind_links(path);
   unfinished += ".unfinished";
-  if (std::filesystem::exists(unfinished)) return unfinished;
-  if (std::filesystem::exists(path)) return path;
+  return status_of(unfinished) ? std::optional(unfinished) : std::nullopt;
+}
+
+std::optional<std::filesystem::path> newest_file(const std::filesystem::path& path) {
+  const bool has_finished = status_of(path).has_value();
+  const auto unfinished = unfinished_file(path);
+  if (unfinished && (!has_finished || has_bytes(status_of(*unfinished)))) return unfinished;
+  if (has_finished) return path;
   return std::nullopt;
 }
 

@@ -19,8 +19,9 @@ namespace program {
 class growing_file {
  public:
   /// `resume`: goes on after the last line of an earlier run, finished or not. An incomplete last line is dropped. `read` is called with
-  /// the file that holds the earlier lines, if there is one. Throws `error` if the path cannot be written or another process writes to it.
-  /// Also throws `error` if there is an unfinished file and `resume` is false. Throws `error` with code io if the disk fails.
+  /// the file that holds the earlier lines, if there is one. Throws `error` if the path cannot be written, if it leads to a device or a
+  /// pipe, or if another process writes to it. Also throws `error` if there is an unfinished file and `resume` is false. Throws `error`
+  /// with code io if the disk fails.
   growing_file(std::filesystem::path path, bool resume, const std::function<void(const std::filesystem::path&)>& read);
   growing_file(const growing_file&) = delete;
   growing_file& operator=(const growing_file&) = delete;
@@ -52,7 +53,11 @@ class growing_file {
   file_descriptor file_;
 };
 
-/// Returns FILE.unfinished of a run that has not ended, or else FILE; nullopt if there is neither.
+/// Returns FILE.unfinished of a run that has not ended; nullopt if there is none. Throws `error` if it is not a regular file.
+std::optional<std::filesystem::path> unfinished_file(const std::filesystem::path& path);
+
+/// Returns FILE.unfinished of a run that has not ended, or else FILE; nullopt if there is neither. A run that has not yet made a line does
+/// not count if there is a FILE. Throws `error` if one of them is not a regular file.
 std::optional<std::filesystem::path> newest_file(const std::filesystem::path& path);
 
 }  // namespace program

@@ -114,6 +114,35 @@ TEST_CASE("an empty unfinished file is no reason to ask for --resume") {
   CHECK(folder.files() == 1);
 }
 
+TEST_CASE("a pipe is refused and stays, and so is a loop of symbolic links") {
+  const temporary_folder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("loop", folder / "loop");
+  for (const char* name : {"pipe", "loop"})
+    for (const bool resume : {false, true}) {
+      CAPTURE(name);
+      CHECK(error_of([&] { prediction_file(folder / name, resume); }) == at((folder / name).string()));
+      CHECK(error_of([&] { newest_file(folder / name); }) == at((folder / name).string()));
+    }
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
+  REQUIRE(::mkfifo((folder / "p.unfinished").c_str(), 0600) == 0);
+  CHECK(error_of([&] { prediction_file(folder / "p", true); }) == at((folder / "p.unfinished").string()));
+  CHECK(folder.files() == 3);
+}
+
+TEST_CASE("the newest file is the unfinished one if it has lines, or if no file is finished") {
+  const temporary_folder folder;
+  CHECK_FALSE(newest_file(folder / "p"));
+  folder.write("p.unfinished", "");
+  CHECK(newest_file(folder / "p") == folder / "p.unfinished");
+  folder.write("p", line("one"));
+  CHECK(newest_file(folder / "p") == folder / "p");
+  folder.write("p.unfinished", line("two"));
+  CHECK(newest_file(folder / "p") == folder / "p.unfinished");
+  std::filesystem::remove(folder / "p.unfinished");
+  CHECK(newest_file(folder / "p") == folder / "p");
+}
+
 TEST_CASE("a file that is refused leaves no new unfinished file") {
   const temporary_folder folder;
   folder.write("p", "no prediction\n");
