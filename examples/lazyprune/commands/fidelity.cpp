@@ -27,10 +27,11 @@
 #include "terminal/interrupts.hpp"
 #include "terminal/progress.hpp"
 #include "words/model_words.hpp"
+#include "words/prompt_text.hpp"
 
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/compression.hpp>
-#include <lazyprune/files/read_to_end.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/generation.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/tokenizer.hpp>
@@ -198,8 +199,8 @@ class comparison {
 
   /// Adds the file's text, or the passages that --places asks for.
   void add_texts(const std::string& file, const tokenizer& tokens) {
-    const std::string name = file == "-" ? "stdin" : file;
-    const std::vector<token_id> ids = tokens.encode(file == "-" ? read_to_end(STDIN_FILENO, name) : read_to_end(file));
+    const std::string name = file == "-" ? "stdin" : well_formed(file);
+    const std::vector<token_id> ids = tokens.encode(read_prompt(file));
     if (flags_.places > 0)
       add_places(name, ids, tokens.bos());
     else

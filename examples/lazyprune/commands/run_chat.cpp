@@ -14,6 +14,7 @@
 #include "terminal/typed_lines.hpp"
 #include "words/chat_ids.hpp"
 #include "words/chat_prompt.hpp"
+#include "words/prompt_text.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -33,7 +34,7 @@ class chat_run {
     if (lines.typed()) std::cerr << "Ctrl-D ends the conversation, Ctrl-C an answer" << std::endl;
     while (const auto line = lines.next()) {
       if (line->empty()) continue;
-      chat_.add("user", std::exchange(before_, "") + *line);
+      chat_.add("user", std::exchange(before_, "") + prompt_text(*line + '\n', "stdin"));
       answer();
       if (!interrupted()) continue;
       if (!lines.typed()) break;

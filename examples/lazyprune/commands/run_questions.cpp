@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,11 +25,18 @@ namespace lazyprune {
 namespace program {
 namespace {
 
+/// Returns whether a line has nothing but the line break of Windows, or the byte order mark.
+bool is_blank(std::string_view line) {
+  constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
+  if (line.starts_with(utf8_mark)) line.remove_prefix(utf8_mark.size());
+  return line.find_first_not_of('\r') == line.npos;
+}
+
 std::vector<std::string> read_questions(const std::string& file) {
   line_reader lines(file);
   std::vector<std::string> questions;
   while (auto line = lines.next())
-    if (line->find_first_not_of("\r\xEF\xBB\xBF") != line->npos) questions.push_back(prompt_text(*line + '\n', lines.name()));
+    if (!is_blank(*line)) questions.push_back(prompt_text(*line + '\n', lines.name()));
   if (questions.empty()) throw error(lines.name(), "", "at least one question, each a line", "none");
   return questions;
 }

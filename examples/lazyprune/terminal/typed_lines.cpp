@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include <poll.h>
@@ -29,6 +30,13 @@ bool typed_lines::wait() const {
 }
 
 std::optional<std::string> typed_lines::next() {
+  std::optional<std::string> line = read_line();
+  constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
+  if (std::exchange(first_, false) && line && line->starts_with(utf8_mark)) line->erase(0, utf8_mark.size());
+  return line;
+}
+
+std::optional<std::string> typed_lines::read_line() {
   constexpr std::size_t longest = std::size_t{1} << 28;
   if (typed_) std::cerr << "> " << std::flush;
   for (;;) {

@@ -127,6 +127,18 @@ TEST_CASE("each text has a line, and all texts together have one; what exceeds t
   CHECK(lazyprune_program({"fidelity", "-f", files / "a", "-c", "100", "-o", "csv"}).out.starts_with("text,policy,"));
 }
 
+TEST_CASE("a text as Windows writes it is the same text") {
+  const std::vector<std::string> flags{"-f", "-", "--stages", "3:0.5", "--prefix", "20"};
+  std::string text, with_breaks = "\xEF\xBB\xBF";
+  for (int i = 0; i < 10; ++i) {
+    text += "the lamp is near the river\n";
+    with_breaks += "the lamp is near the river\r\n";
+  }
+  const json one = fidelity(flags, text), other = fidelity(flags, with_breaks);
+  REQUIRE(one.size() == 1);
+  CHECK(numbers(one[0]) == numbers(other[0]));
+}
+
 TEST_CASE("methods at budgets are each compared on every text") {
   const temporary_folder files;
   write_file(files / "a", answered_prompt("profile").text);
@@ -210,7 +222,8 @@ TEST_CASE("wrong combinations of flags are refused") {
   CHECK(fault({"-f", "-", "--prefix", "1.5"}) == complaint_at("--prefix", {", found 1.5"}));
   CHECK(fault({"-f", "-", "--prefix", "0"}) == complaint_at("--prefix", {", found 0"}));
   CHECK(fault({"-f", "-", "--prefix", "99"}) == complaint_at("stdin", {"99 of --prefix"}));
-  CHECK(fault({"-f", "-"}, "") == complaint_at("stdin", {"least 2", ", found 1"}));  // an empty text has only BOS
+  CHECK(fault({"-f", "-"}, "") == complaint_at("stdin", {", found nothing"}));
+  CHECK(fault({"-f", "-"}, std::string("the\0the", 7)) == complaint_at("stdin: byte 3", {"NUL"}));
   CHECK(fault({"-f", files / "none"}) == complaint_at(files / "none"));
   CHECK(fault({"-f", "-", "-c", "99999"}) == complaint_at("--ctx-size"));
   CHECK(fault({"-f", "-", "-o", "xml"}) == complaint_at("--output", {"md, json or csv", ", found xml"}));

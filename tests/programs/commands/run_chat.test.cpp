@@ -158,6 +158,23 @@ TEST_CASE("`chat` is a conversation, with or without a document") {
   CHECK(about[1]["prompt_tokens"] > about[0]["prompt_tokens"]);
 }
 
+TEST_CASE("a conversation is read from stdin as texts are read elsewhere") {
+  const chat_model model;
+  const std::vector<json> turns = model.answers({"-n", "3"}, said + "\n" + asked + "\n"),
+                          same = model.answers({"-n", "3"}, "\xEF\xBB\xBF" + said + "\r\n\r\n" + asked + "\r\n");
+  REQUIRE(turns.size() == 2);
+  REQUIRE(same.size() == 2);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    CHECK(same[i]["prompt_tokens"] == turns[i]["prompt_tokens"]);
+    CHECK(same[i]["tokens"] == turns[i]["tokens"]);
+  }
+  for (const std::string& binary : {std::string("t\0h\0e\0\n\0", 8), std::string("\xFF\xFE\x61\n")}) {
+    const program_result result = model.run({"-n", "1"}, binary);
+    CHECK(result.code == 1);
+    CHECK_MESSAGE(result.err.find("lazyprune: stdin: ") != std::string::npos, result.err);
+  }
+}
+
 TEST_CASE("each question about a document is a turn of its own") {
   const chat_model model;
   write_file(model.folder / "document.txt", said + "\n");

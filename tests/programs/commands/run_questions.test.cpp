@@ -210,6 +210,9 @@ TEST_CASE("wrong flags, and questions that do not fit, are refused") {
     CHECK(fault({"-f", empty.text, "--questions", empty.asked}) == complaint_at(empty.asked));
   }
 
+  const files letter("where\n\xEF\xBB\xBB\n\xEF\xBB\xBF\r\n");  // U+FEFB is a letter; a byte order mark is no question
+  CHECK(letter.answers({"-n", "1"}).size() == 2);
+
   // The lengths of all prompts are checked before the first question is answered.
   const std::size_t longest = answer_alone(questions[1], {"-n", "0"})["prompt_tokens"];
   const std::string tokens = std::to_string(longest), less = std::to_string(longest - 1);
