@@ -14,6 +14,7 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/eval/summary.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {
@@ -26,7 +27,7 @@ class evaluation {
       : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies) {
     const chosen_policy chosen = policy_with_note(flags.policy, run_.model(), policies);
     setting_.policy = chosen.spec;
-    setting_.method = flags.method.empty() ? chosen.line() : flags.method;
+    setting_.method = well_formed(flags.method.empty() ? chosen.line() : flags.method);
     record();
     const std::vector<bool> mine = samples_to_answer<recorded_prediction>(record_, flags.predicted, flags.parts.finished);
     for (std::size_t q = 0; q < run_.questions().size(); ++q)
@@ -38,7 +39,7 @@ class evaluation {
       check_dense_time(done, place);
       return setting_;
     });
-    if (flags.parts.part) write_whole(file_in(flags.predicted, record_file_name), json_of(record_));
+    if (flags.parts.part) log_->go_with({flags.predicted, recorded_prediction::file_name, record_});
   }
 
   void run() {

@@ -101,6 +101,7 @@ class comparison {
             std::accumulate(open.begin(), open.end(), std::size_t{0}, [](std::size_t n, const auto& of) { return n + of.size(); });
         asks > 0)
       compare(record, open, asks);
+    if (record_) record_->write();
     if (file_) file_->commit();
     if (flags_.parts.part)
       tell_of_part(record, static_cast<std::size_t>(std::ranges::count(mine, true)));
@@ -129,8 +130,8 @@ class comparison {
 
   run_record recorded() const {
     run_record record{.command = "fidelity",
-                      .model = model_.path().string(),
-                      .name = model_name(model_.path()),
+                      .model = well_formed(model_.path().string()),
+                      .name = well_formed(model_name(model_.path())),
                       .fingerprint = model_.fingerprint(),
                       .layers = model_.layers(),
                       .part = flags_.parts.which()};
@@ -143,7 +144,8 @@ class comparison {
       for (const std::vector<token_id>* ids : {&text.prompt, &text.rest}) digest.add(std::to_string(ids->size()));
       for (const std::vector<token_id>* ids : {&text.prompt, &text.rest})
         for (const token_id id : *ids) digest.add(std::to_string(id));
-      recorded_sample sample{"", text.name, t + 1, "", " -c " + std::to_string(context_) + how_computed(flags_.backend), digest.value()};
+      const std::string asked = " -c " + std::to_string(context_) + how_computed(flags_.backend) + ", model " + record.fingerprint;
+      recorded_sample sample{"", text.name, t + 1, "", asked, digest.value()};
       for (std::size_t s = 0; s < settings_.size(); ++s)
         sample.asks.push_back(ask_digest(record.model, settings_[s].text(),
                                          setting_of(s, t).description(layers_of(model_.config()), policies_) + sample.asked,
@@ -167,7 +169,7 @@ class comparison {
         throw error(path, "comparison " + std::to_string(results_.size() + 1), "one of these texts, settings and flags", "another");
       results_.emplace(ask, result);
     }
-    write_whole(file_in(flags_.directory, record_file_name), json_of(record));
+    record_.emplace(flags_.directory, recorded_comparison::file_name, record);
   }
 
   /// Returns for each text the settings that are still to be compared.
@@ -191,6 +193,7 @@ class comparison {
         bar.show(done++, asks);
         const std::uint64_t ask = record.samples[t].asks[s];
         const text_fidelity result = compared(texts_[t], setting_of(s, t), dense);
+        if (record_) record_->write();
         if (file_) file_->add({ask, result});
         results_.insert_or_assign(ask, result);
       }
@@ -310,6 +313,7 @@ class comparison {
   std::vector<split_text> texts_;
   std::unique_ptr<engine> engine_;
   std::optional<comparison_file> file_;
+  std::optional<record_file> record_;
   std::unordered_map<std::uint64_t, text_fidelity> results_;  // by recorded_sample::asks
 };
 

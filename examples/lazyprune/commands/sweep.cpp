@@ -59,7 +59,7 @@ class sweeping {
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, recorded_prediction::file_name), flags.resume);
     log_->take_up(all);
-    write_whole(file_in(flags.directory, record_file_name), json_of(record_));
+    log_->go_with({flags.directory, recorded_prediction::file_name, record_});
   }
 
   void run() {

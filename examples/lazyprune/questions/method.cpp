@@ -11,6 +11,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/rows_share.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/policy/scorer/given_scores.hpp>
 #include <lazyprune/registry/model_layers.hpp>
 
@@ -241,7 +242,7 @@ pruning_method read_variant(std::string_view text, layer_id layers, const stages
   } catch (const error& fault) {
     throw error(flag, text, fault.expected(), fault.found(), fault.code());
   }
-  method.name = name;
+  method.name = well_formed(name);  // it goes into JSON
   const policy_spec& flags = *method.flags;
   if (flags == policy_spec{}) throw error(flag, text, "flags after the =", "none");
   if (!flags.preset.empty() || flags.schedule || (flags.stages && name != called))

@@ -11,6 +11,7 @@
 #include "terminal/progress.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -43,6 +44,7 @@ const eval_prediction* prediction_log::find(std::size_t question, const std::str
 }
 
 void prediction_log::add(const ask& asked, eval_prediction prediction) {
+  if (record_) record_->write();
   if (file_)
     file_->add(std::move(prediction));
   else
@@ -52,6 +54,7 @@ void prediction_log::add(const ask& asked, eval_prediction prediction) {
 
 void prediction_log::commit(std::span<const ask> order) {
   if (!file_) return;
+  if (record_) record_->write();
   std::vector<std::size_t> in_file;
   for (const ask& asked : order) in_file.push_back(places_.at(asked.name)[asked.question].value());
   file_->commit(in_file);
@@ -65,7 +68,7 @@ std::optional<prediction_log::mismatch> prediction_log::mismatch_of(const eval_p
   if (!same_sample(earlier, run_.questions()[asked.question])) return mismatch{"the prediction of a sample in -d", "one of another sample"};
   if (!earlier.cost) return mismatch{"a prediction that this program made", "one of another program"};
   if (earlier.cost->method != asked.name) return mismatch{asked.name, earlier.cost->method};
-  const std::string model = run_.model().path().string();
+  const std::string model = well_formed(run_.model().path().string());
   if (earlier.cost->model != model) return mismatch{model, earlier.cost->model};
   const std::string &then = earlier.cost->asked, now = run_.how_asked(asked);
   if (then == now) return std::nullopt;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "questions/prediction_file.hpp"
@@ -34,6 +35,9 @@ class prediction_log {
   /// accept predictions that were not timed. Throws `error` if the model, question or flags of a prediction differ from those of this run,
   /// or if two predictions belong to the same question and setting.
   void take_up(bool untimed, const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
+
+  /// The record is written before this run's first prediction is, or when the file gets its final name.
+  void go_with(record_file record) { record_ = std::move(record); }
 
   /// Returns the prediction for a question that was asked under this ask::name; null if there is none yet.
   const eval_prediction* find(std::size_t question, const std::string& name) const;
@@ -60,6 +64,7 @@ class prediction_log {
   const runner& run_;
   std::string path_;
   std::optional<prediction_file> file_;
+  std::optional<record_file> record_;
   std::vector<eval_prediction> kept_;     // the predictions, if there is no file
   std::map<std::string, places> places_;  // by ask::name
 };

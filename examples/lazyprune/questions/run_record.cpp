@@ -5,6 +5,8 @@
 #include <array>
 #include <numeric>
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 
 #include "commands/flags.hpp"
@@ -31,6 +33,11 @@ nlohmann::ordered_json to_object(const recorded_setting& setting) {
   if (setting.single) object["single"] = {{"after", setting.single->after}, {"share", double{setting.single->share}}};
   object["repeats"] = setting.repeats;
   return object;
+}
+
+/// Bytes that are not UTF-8 become U+FFFD.
+std::string text_of(const recorded_setting& setting) {
+  return to_object(setting).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 recorded_setting read_setting(const json_value& object, std::size_t layers) {
@@ -133,6 +140,18 @@ std::string json_of(const run_record& record) {
   return object.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
+record_file::record_file(const std::string& directory, std::string_view answers, const run_record& record)
+    : path_(file_in(directory, record_file_name)), text_(json_of(record)) {
+  struct stat status {};
+  if (::stat(file_in(directory, answers).c_str(), &status) != 0) write();
+}
+
+void record_file::write() {
+  if (written_) return;
+  write_whole(path_, text_);
+  written_ = true;
+}
+
 run_record parse_run_record(std::string_view text, const std::string& file) {
   const json_value object = json_value::parse(text, file, longest_json_line);
   object.at("version").whole_number(record_version, record_version);
@@ -171,7 +190,7 @@ void check_same_run(const run_record& record, const std::string& directory, cons
   compare("model", first.model, record.model);
   compare("fingerprint", first.fingerprint, record.fingerprint);
   for (std::size_t s = 0; s < std::min(first.settings.size(), record.settings.size()); ++s)
-    compare("setting " + std::to_string(s + 1), to_object(first.settings[s]).dump(), to_object(record.settings[s]).dump());
+    compare("setting " + std::to_string(s + 1), text_of(first.settings[s]), text_of(record.settings[s]));
   compare_sizes("settings", first.settings.size(), record.settings.size());
   for (std::size_t q = 0; q < std::min(first.samples.size(), record.samples.size()); ++q) {
     const recorded_sample &expected = first.samples[q], &found = record.samples[q];

@@ -41,7 +41,7 @@ struct recorded_sample {
   std::string file;                   // the file of the sample
   std::size_t number;                 // samples are asked in the order of these numbers
   std::string id;                     // empty: none
-  std::string asked;                  // all that the answers depend on except the model and the setting
+  std::string asked;                  // all that the answers depend on except the setting
   std::uint64_t digest;               // the hash that decides about the part
   std::vector<std::uint64_t> asks{};  // hashes, by which answers are found: one for each setting and repeat under which the sample is asked
   friend bool operator==(const recorded_sample&, const recorded_sample&) = default;
@@ -86,6 +86,21 @@ using found_prediction = std::function<const eval_prediction*(const run_place&)>
 inline constexpr std::string_view record_file_name = "run.json";
 
 std::string json_of(const run_record& record);
+
+/// Writes the record of a run into its folder. If the folder has the finished answers of an earlier run, the record of that run stays until
+/// this run writes an answer. So a run that fails before leaves the earlier run whole.
+class record_file {
+ public:
+  /// `answers`: the name of the finished file of answers in the folder. Writes the record at once if there is no such file.
+  record_file(const std::string& directory, std::string_view answers, const run_record& record);
+
+  /// Writes the record, unless it is written already. Call this before an answer is written, and before the file of answers is finished.
+  void write();
+
+ private:
+  std::string path_, text_;
+  bool written_ = false;
+};
 
 /// Reads a record; `file` names the text in errors. Throws `error` if it is wrong.
 run_record parse_run_record(std::string_view text, const std::string& file);

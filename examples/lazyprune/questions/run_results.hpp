@@ -20,6 +20,7 @@
 #include "questions/run_record.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/descriptor.hpp>
 #include <lazyprune/files/json_lines.hpp>
 
 namespace lazyprune {
@@ -147,11 +148,15 @@ run_results<Answer> read_results(const std::vector<std::string>& directories) {
   return {std::move(first), directories.front(), std::move(folders)};
 }
 
-/// Returns for each sample whether this process shall answer it: it is in the part, and none of the folders has all answers to it.
+/// Returns for each sample whether this process shall answer it: it is in the part, and none of the folders has all answers to it. Throws
+/// `error` if one of the folders is `directory`: its answers may be replaced.
 template <class Answer>
 std::vector<bool> samples_to_answer(const run_record& record, const std::string& directory, const std::vector<std::string>& finished) {
   std::vector<part_folder<Answer>> folders;
-  for (const std::string& other : finished) folders.push_back(part_folder<Answer>::read(other));
+  for (const std::string& other : finished) {
+    if (same_file(other, directory)) throw error("--finished", "", "folders of other parts than that of --out", other);
+    folders.push_back(part_folder<Answer>::read(other));
+  }
   const run_results<Answer> elsewhere(record, directory, std::move(folders));
   std::vector<bool> mine;
   for (std::size_t q = 0; q < record.samples.size(); ++q) mine.push_back(record.part.has(record.samples[q].digest) && !elsewhere.has(q));

@@ -15,6 +15,7 @@
 
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/truncation.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/generation.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
@@ -35,6 +36,14 @@ std::string_view in_answer(const rendered_chat& chat, std::string_view answer_pr
   if (chat.text().ends_with(' ') || chat.text().ends_with('\n'))
     answer_prefix.remove_prefix(std::min(answer_prefix.find_first_not_of(' '), answer_prefix.size()));
   return answer_prefix;
+}
+
+/// Returns the hash of a chat template and its variables. The rendered prompts are not hashed, because they may have today's date.
+std::uint64_t template_digest(const chat_words& words, const template_flags& flags) {
+  text_digest digest;
+  digest.add(words.source());
+  for (const std::string& variable : flags.variables) digest.add(variable);
+  return digest.value();
 }
 
 /// Returns the prompt without the beginning of its answer.
@@ -80,10 +89,11 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
     flags_.chat = words_.find_chat() ? own_template : "none";
   }
   read_.assign(questions_.size(), reading::not_yet);
+  fingerprint_ = model_.fingerprint();
   if (flags_.chat == own_template) template_ = words_.chat_for("--chat");
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
-    if (new_tokens(*asked.task) + 2 > context_)
+    if (context_ < 2 || new_tokens(*asked.task) > context_ - 2)
       throw error("--ctx-size", "", "at least " + std::to_string(new_tokens(*asked.task)) + " tokens for an answer, and 2 for the prompt",
                   std::to_string(context_));
   }
@@ -105,21 +115,23 @@ std::string runner::how_asked(std::size_t question_number, bool timed) const {
   if (flags_.chat != "none" && !q.sample.answer_prefix.empty()) text.append(", the answer begun in the model's turn");
   text += how_computed(backend_);
   if (!timed) text.append(", not timed");
-  return text + ", prompt " + hex_text(digest_of(lazyprune::prompt_of(*q.task, q.sample)));
+  text.append(", prompt ").append(hex_text(digest_of(lazyprune::prompt_of(*q.task, q.sample))));
+  if (template_) text.append(", template ").append(hex_text(template_digest(*template_, flags_.words)));
+  return text + ", model " + fingerprint_;
 }
 
 run_record runner::record(std::string command, const run_part& part) const {
   run_record record{.command = std::move(command),
-                    .model = model_.path().string(),
-                    .name = model_name(model_.path()),
-                    .fingerprint = model_.fingerprint(),
+                    .model = well_formed(model_.path().string()),
+                    .name = well_formed(model_name(model_.path())),
+                    .fingerprint = fingerprint_,
                     .layers = layers(),
                     .part = part};
   for (const question& q : questions_) {
     text_digest digest;
     digest.add(q.task->name).add(q.sample.id).add(lazyprune::prompt_of(*q.task, q.sample));
     for (const std::string& right : q.sample.answers) digest.add(right);
-    record.samples.push_back({std::string(q.task->name), q.file, q.number, q.sample.id, {}, digest.value()});
+    record.samples.push_back({std::string(q.task->name), well_formed(q.file), q.number, q.sample.id, {}, digest.value()});
   }
   return record;
 }
@@ -309,7 +321,7 @@ struct runner::answering {
     const auto read = static_cast<double>(prompt.tokens.size());
     const layer_id looking = asked.setting.look;
     eval_cost cost;
-    cost.model = run.model_.path().string();
+    cost.model = well_formed(run.model_.path().string());
     cost.method = asked.name;
     cost.asked = run.how_asked(asked);
     cost.prompt_tokens = whole;

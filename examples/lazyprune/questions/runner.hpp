@@ -53,7 +53,7 @@ class runner {
   layer_id layers() const { return model_.layers(); }
   const policy_registry& policies() const { return policies_; }
 
-  /// Everything on which an answer depends, except the model: flags, and a digest of the prompt.
+  /// Everything on which an answer depends: the flags, the model's fingerprint, and hashes of the chat template and of the prompt.
   std::string how_asked(const ask& asked) const;
   /// The end of this text, which does not depend on the setting.
   std::string how_asked(std::size_t question, bool timed) const;
@@ -140,6 +140,7 @@ class runner {
   chat_format chat_;
   question_set questions_;
   opened_model model_;
+  std::string fingerprint_;  // of model_
   model_words words_;
   const tokenizer& tokenizer_;
   std::optional<chat_words> template_;  // set with --chat template

@@ -297,13 +297,84 @@ TEST_CASE("--part and --finished: wrong values and combinations are refused") {
     CHECK(complaint(lazyprune_program(joined(run, {"--finished", files / "x"}))) == complaint_at("--finished", {"--part"}));
     CHECK(lazyprune_program(joined(run, {"--part", "1/2", "--out", files / "x", "-o", "csv"})).code == 1);
   }
-  CHECK(complaint(lazyprune_program({"eval", "--predictions", "p", "--part", "1/2", "--out", files / "x"})) ==
-        complaint_at("--part", {"-d"}));
+  CHECK(complaint(lazyprune_program({"eval", "--predictions", "p", "--part", "1/2"})) == complaint_at("--part", {"-d"}));
   CHECK(complaint(part(small_sweep, "1/2", files / "x", {"--finished", files / "none"})) == complaint_at((files / "none/run.json")));
   REQUIRE(part({"eval", "-d", prompts("profile"), "--limit", "1"}, "1/1", files / "eval").code == 0);
   CHECK(complaint(part(small_sweep, "1/2", files / "x", {"--finished", files / "eval"})) ==
         complaint_at((files / "eval/run.json") + ": command"));
+  const std::string answers = file_text(files / "eval/predictions.jsonl");
+  for (const std::string& same : {files / "eval", files / "eval/../eval"})
+    CHECK(complaint(part({"eval", "-d", prompts("profile"), "--limit", "1"}, "1/1", files / "eval", {"--finished", same})) ==
+          complaint_at("--finished", {same}));
+  CHECK(file_text(files / "eval/predictions.jsonl") == answers);
   CHECK_FALSE(std::filesystem::exists(files / "x"));
+}
+
+TEST_CASE("a run that fails before its first answer leaves the finished part as it was") {
+  const temporary_folder files;
+  const arguments eval{"eval", "-d", prompts("profile"), "--limit", "1", "--max-length", "100"},
+      sweep{"sweep", "-d", prompts("profile"), "--limit", "1", "--max-length", "100", "--methods", "lazyllm@3"};
+  for (const arguments& run : {eval, sweep}) {
+    const std::string folder = files / run[0], answers = folder + "/predictions.jsonl", record = folder + "/run.json";
+    CAPTURE(folder);
+    REQUIRE(part(run, "1/1", folder).code == 0);
+    const std::string text = file_text(record);
+    const arguments fails{"--task", "hotpotqa", "--chat", "xgen", "-c", "36"};  // the words of the chat alone fill the context
+    CHECK(complaint(part(run, "1/1", folder, fails)).find("profile-1-0: prompt") != std::string::npos);
+    CHECK(file_text(record) == text);
+    write_file(answers + ".unfinished", "");  // a process that was killed leaves this
+    CHECK(merge({folder}, files / (run[0] + "-merged")).code == 0);
+    REQUIRE(part(run, "1/1", folder, {"--dtype", "f32"}).code == 0);
+    CHECK(file_text(record).find("--dtype f32") != std::string::npos);
+    CHECK(merge({folder}, files / (run[0] + "-again")).code == 0);
+  }
+}
+
+TEST_CASE("answers of another model at the same path are neither continued nor merged") {
+  const temporary_folder files;
+  const std::string model = files / "model", weights = model + "/model.safetensors";
+  std::filesystem::copy(bundled_model, model, std::filesystem::copy_options::recursive);
+  write_file(files / "text", "The lamp of house 7 is near tree 1. The lamp of house 8 is near tree 2.");
+  const arguments eval{"eval", "-m", model, "-d", prompts("profile"), "--max-length", "100", "--limit"},
+      fidelity{"fidelity", "-m", model, "-f", files / "text", "--out", files / "f"};
+  REQUIRE(lazyprune_program(joined(eval, {"1", "--out", files / "e"})).code == 0);
+  REQUIRE(lazyprune_program(fidelity).code == 0);
+  REQUIRE(lazyprune_program(joined(fidelity, {"--resume"})).code == 0);
+
+  std::string bytes = file_text(weights);
+  std::size_t header = 0;
+  for (std::size_t i = 8; i-- > 0;) header = header << 8 | static_cast<unsigned char>(bytes[i]);
+  const json norm = json::parse(bytes.substr(8, header))["model.layers.0.input_layernorm.weight"]["data_offsets"];
+  for (std::size_t i = norm[0]; i < norm[1]; ++i) bytes[8 + header + i] = 0;
+  std::filesystem::remove(weights);
+  write_file(weights, bytes);
+  CHECK(complaint(lazyprune_program(joined(eval, {"2", "--out", files / "e", "--resume"}))) ==
+        complaint_at((files / "e") + ": prediction 1", {", model "}));
+  CHECK(complaint(lazyprune_program(joined(fidelity, {"--resume"}))) == complaint_at((files / "f/comparisons.jsonl") + ": comparison 1"));
+}
+
+TEST_CASE("a run with names that are not UTF-8 can go on and can be merged") {
+  const temporary_folder files;
+  const std::string model = files / "mod\xe9l", data = files / "d\xe9.jsonl";
+  std::filesystem::create_directory_symlink(bundled_model, model);
+  std::filesystem::create_symlink(prompts("profile"), data);
+  std::filesystem::create_symlink(prompts("profile"), files / "t\xe9xt");
+  const arguments asks{"-m", model, "-d", data, "--task", "pocket_profile", "--limit", "2", "--max-length", "100"};
+  const std::vector<arguments> runs{joined({"eval", "--method", "m\xe9"}, asks),
+                                    joined({"sweep", "--methods", "dense", "--variant", "v\xe9=--stages 3:0.5"}, asks),
+                                    {"fidelity", "-m", model, "-f", files / "t\xe9xt", "-c", "200", "-n", "4", "--methods", "dense",
+                                     "--variant", "v\xe9=--stages 3:0.5"}};
+  for (const arguments& run : runs) {
+    const temporary_folder folder;
+    const arguments folders = all_parts(run, folder, 2);
+    for (const arguments& more : {arguments{"--resume"}, {"--resume", "--finished", folders[1]}}) {
+      const program_result again = part(run, "1/2", folders[0], more);
+      CHECK_MESSAGE(again.code == 0, again.err);
+    }
+    const program_result merged = merge(folders, folder / "merged", {"-o", "json"});
+    CHECK_MESSAGE(merged.code == 0, merged.err);
+    CHECK(merged.out.find("\xef\xbf\xbd") != std::string::npos);
+  }
 }
 
 TEST_CASE("a part may have no sample") {

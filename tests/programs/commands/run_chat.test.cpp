@@ -458,4 +458,16 @@ TEST_CASE("eval asks in the chat template") {
   const std::size_t words = model.ids(json::array({message("user", "the")})).size() - 2;  // the template's own tokens
   CHECK(words > 0);
   CHECK(prompt_tokens("template") == prompt_tokens("none") + static_cast<double>(words));
+
+  // Answers in one template are not continued in another, or with other variables.
+  const auto resumed = [&](const std::vector<std::string>& more, const std::string& limit = "2") {
+    return lazyprune_program(joined({"eval", "-m", model.folder.path(), "-d", prompts("single_doc_qa"), "--limit", limit, "-n", "2",
+                                     "--chat", "template", "--out", model.folder / "out", "--resume"},
+                                    more));
+  };
+  REQUIRE(resumed({}, "1").code == 0);
+  CHECK(complaint(resumed({"--template-var", "x=1"})) == complaint_at((model.folder / "out") + ": prediction 1", {", template "}));
+  CHECK(resumed({}).code == 0);
+  write_file(model.folder / "chat_template.jinja", forgetful);
+  CHECK(complaint(resumed({})) == complaint_at((model.folder / "out") + ": prediction 1", {", template "}));
 }
