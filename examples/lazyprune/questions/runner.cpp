@@ -221,39 +221,42 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
-layer_id runner::layers_before_pruning(const eval_setting& setting) const {
-  if (setting.prompt_share < 1) return 0;
-  return new_session(setting.policy, model_.config(), policies_).chunk_layers(phase::prefill);
+runner::prefix_shape runner::prefix_of(const eval_setting& setting) const {
+  if (setting.prompt_share < 1) return {};
+  const any_session session = new_session(setting.policy, model_.config(), policies_);
+  return {session.chunk_layers(phase::prefill), session.evidence_window()};
 }
 
-void runner::share(const eval_setting* setting, layer_id layers) {
-  sharing_ = setting && layers > 0 ? std::optional(setting->policy) : std::nullopt;
-  shared_layers_ = layers;
+void runner::share(const eval_setting* setting, const prefix_shape& prefix) {
+  sharing_ = setting && prefix.layers > 0 ? std::optional(setting->policy) : std::nullopt;
+  shared_ = prefix;
   keeps_beginnings_ = false;
   beginnings_.clear();
 }
 
 layer_id runner::share(std::span<const eval_setting> settings) {
-  // Choose the depth that saves the most. A depth saves its layers once for each setting that prunes no earlier, except for the setting
-  // that computes the prefix.
-  std::vector<layer_id> depths;
-  for (const eval_setting& setting : settings) depths.push_back(layers_before_pruning(setting));
+  // Choose the prefix that saves the most. It saves its layers once for each setting that can go on from it, except for the setting that
+  // computes it.
+  std::vector<prefix_shape> prefixes;
+  for (const eval_setting& setting : settings) prefixes.push_back(prefix_of(setting));
   const eval_setting* best = nullptr;
-  layer_id layers = 0;
+  prefix_shape chosen;
   std::size_t most = 0;
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    const auto others = static_cast<std::size_t>(std::ranges::count_if(depths, [&](layer_id depth) { return depth >= depths[i]; })) - 1;
-    if (depths[i] * others <= most) continue;
-    most = depths[i] * others;
+    const prefix_shape& prefix = prefixes[i];
+    const auto all = std::ranges::count_if(prefixes, [&](const prefix_shape& own) { return own.can_go_on_from(prefix); });
+    const std::size_t saved = prefix.layers * (static_cast<std::size_t>(all) - 1);
+    if (saved <= most) continue;
+    most = saved;
     best = &settings[i];
-    layers = depths[i];
+    chosen = prefix;
   }
-  share(best, layers);
-  return layers;
+  share(best, chosen);
+  return chosen.layers;
 }
 
 void runner::share_with_those_to_come(const eval_setting& setting, std::size_t bytes) {
-  share(&setting, layers_before_pruning(setting));
+  share(&setting, prefix_of(setting));
   keeps_beginnings_ = true;
   room_ = bytes;
 }
@@ -264,11 +267,11 @@ std::pair<const prompt_prefix*, std::size_t> runner::beginning_for(const ask& as
   // step, attention on cpu splits the keys differently, and the rounding changes.
   constexpr std::size_t query = 16, least = 3;
   if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() < query + least) return {};
-  if (session.chunk_layers(phase::prefill) < shared_layers_) return {};
+  if (!prefix_shape{session.chunk_layers(phase::prefill), session.evidence_window()}.can_go_on_from(shared_)) return {};
   const std::size_t shared = read.size() - query;
   if (const auto there = beginnings_.find(asked.question); there != beginnings_.end()) return {there->second.get(), shared};
   if (keeps_beginnings_) {
-    const std::size_t bytes = shared * shared_layers_ * engine_->kv_row_bytes();
+    const std::size_t bytes = shared * shared_.layers * engine_->kv_row_bytes();
     if (bytes > room_) return {};
     room_ -= bytes;
   } else {

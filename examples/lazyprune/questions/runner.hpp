@@ -68,7 +68,8 @@ class runner {
 
   /// Announces that each question will be asked under all these settings before the next question is asked. Asks that are not timed then
   /// share a prefix. The prefix is the prompt without its last 16 tokens, read through the first layers. The number of these layers is
-  /// chosen so that the most rows are saved. A setting that prunes earlier does not share. The answers are the same. Returns the
+  /// chosen so that the most rows are saved. A setting that prunes earlier does not share. Nor does one whose scorer gathers longer windows
+  /// than that of the setting that reads the prefix: it would read the end of the prefix again. The answers are the same. Returns the
   /// number of these layers; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
   /// Announces that several settings come one after the other, each for all questions. Asks that are not timed then share
@@ -126,9 +127,17 @@ class runner {
 
   struct answering;
 
-  /// The number of layers that compute the whole prompt before the setting first prunes; 0 for compression, which changes the prompt.
-  layer_id layers_before_pruning(const eval_setting& setting) const;
-  void share(const eval_setting* setting, layer_id layers);
+  /// How a setting reads a prefix of a prompt.
+  struct prefix_shape {
+    layer_id layers = 0;     // the layers that compute the whole prefix, before the setting first prunes
+    std::size_t window = 0;  // any_session::evidence_window: the last tokens of the prefix wait for the rest of the prompt
+
+    /// Returns whether a session of this shape can go on from such a prefix without computing rows again.
+    bool can_go_on_from(const prefix_shape& prefix) const { return layers >= prefix.layers && window <= prefix.window; }
+  };
+  /// Returns 0 layers for compression, which changes the prompt.
+  prefix_shape prefix_of(const eval_setting& setting) const;
+  void share(const eval_setting* setting, const prefix_shape& prefix);
 
   /// The shared prefix that the ask may go on from, and its number of tokens; null and 0 if there is none.
   std::pair<const prompt_prefix*, std::size_t> beginning_for(const ask& asked, const any_session& session,
@@ -151,7 +160,7 @@ class runner {
 
   // The policy under which shared prefixes are read, and the prefixes by question: only the last one, or all that fit into `room_`.
   std::optional<policy_spec> sharing_;
-  layer_id shared_layers_ = 0;
+  prefix_shape shared_;
   bool keeps_beginnings_ = false;
   mutable std::map<std::size_t, std::unique_ptr<prompt_prefix>> beginnings_;
   mutable std::size_t room_ = 0;  // bytes left for prefixes, if they are kept

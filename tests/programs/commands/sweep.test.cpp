@@ -34,7 +34,7 @@ const std::vector<std::string> small{"--methods", "lazyllm@3+5,random,compressio
 TEST_CASE("samples that are not timed get the same answers, although the methods share computed prefixes") {
   const temporary_folder files;
   const std::vector<std::string> methods{
-      "--methods", "lazyllm@3+5,no_revival@3,static@2,random,fastkv@3", "--budgets", "0.75,0.9", "--seeds", "1"};
+      "--methods", "lazyllm@3+5,no_revival@3,static@2,random,fastkv@3,snapkv,h2o", "--budgets", "0.75,0.9", "--seeds", "1"};
   std::vector<std::string> shared = methods;
   shared.insert(shared.end(), {"--timed", "1"});
   REQUIRE(sweep(files / "whole", methods).code == 0);

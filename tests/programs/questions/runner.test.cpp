@@ -60,6 +60,13 @@ TEST_CASE("settings share the prefix that saves the most layers") {
   CHECK(shared({early_setting, half_prompt}) == 0);
   CHECK(shared({dense_setting, early_setting, half_prompt}) == 3);
   CHECK(shared({late_setting}) == 0);
+  // A setting without windows can go on from the prefix of one with windows, but not the other way round.
+  const policy_spec with_window{
+      .preset = "lazyllm", .stages = "1:0.5", .scorer = "prompt_window_attention", .store = "none", .decode = "only"};
+  const eval_setting windowed = setting_named("windowed", with_window);
+  CHECK(shared({dense_setting, windowed}) == 6);
+  CHECK(shared({windowed, late_setting}) == 0);
+  CHECK(shared({windowed, windowed, early_setting, late_setting}) == 6);
   CHECK(shared({}) == 0);
 }
 
