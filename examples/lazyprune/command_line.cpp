@@ -3,6 +3,7 @@
 #include "command_line.hpp"
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <initializer_list>
 #include <iostream>
@@ -565,9 +566,15 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   add_output(command, flags->output);
   CLI::Option* jobs = add_jobs(command, flags->jobs)->group(loading_group);
   jobs->description(jobs->get_description() + "; not with --compare or --predictions");
-  for (const char* flag : {"--compare", "--predictions"}) jobs->excludes(command.get_option(flag));
+  jobs->excludes(command.get_option("--compare"));
   add_run_part_flags(command, flags->parts);
   command.get_option("--part")->excludes(command.get_option("--output"));
+  // No other flag has an effect on predictions that exist. check_flags refuses -d and --part with them.
+  CLI::Option* const predictions = command.get_option("--predictions");
+  constexpr std::array<std::string_view, 8> in_effect{"--predictions", "--data", "--task", "--method",
+                                                      "--output",      "--part", "--help", "--help-all"};
+  for (CLI::Option* const option : command.get_options())
+    if (std::ranges::find(in_effect, option->get_name()) == in_effect.end()) predictions->excludes(option);
   command.footer(
       "Examples:\n"
       "  lazyprune eval -m MODEL.gguf -d hotpotqa.jsonl --limit 20 --stages 9:0.7,19:0.5 --compare\n"

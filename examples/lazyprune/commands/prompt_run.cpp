@@ -50,6 +50,14 @@ named_policy named(const chosen_policy& chosen, const opened_model& model, const
   return {chosen.spec, std::move(text), std::move(line)};
 }
 
+/// Throws `error` if a flag is given that has an effect only in a chat.
+void refuse_flags_of_chats(const run_flags& flags) {
+  for (const auto& [given, flag] :
+       {std::pair(flags.documents.has_value(), "--document-roles"), std::pair(flags.system.has_value(), "--system"),
+        std::pair(!flags.words.file.empty(), "--chat-template-file"), std::pair(!flags.words.variables.empty(), "--template-var")})
+    if (given) throw error(flag, "", "a chat: --chat, or -f and -p with a model that has a chat template", "a prompt of plain text");
+}
+
 /// True if the model has a chat template that can be used.
 bool has_template(const model_words& words) {
   const found_once<chat_words> chat([&] { return words.find_chat(); });
@@ -93,8 +101,7 @@ prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
   else if (flags_.file && flags_.prompt && !flags_.raw)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
-  if (flags_.documents && !chat_)
-    throw error("--document-roles", "", "a chat: --chat, or -f and -p with a model that has a chat template", "a prompt of plain text");
+  if (!chat_) refuse_flags_of_chats(flags_);
   if (flags_.speculate > 0 && !new_session(pruned_).may_speculate())
     throw error("--speculate", "", "--decode dense, and a scorer that keeps no memory, because drafts are read without pruning",
                 pruned_.text, error_code::unsupported);

@@ -452,10 +452,24 @@ TEST_CASE("wrong combinations of flags are refused") {
     CHECK(complaint(lazyprune_program(arguments)) ==
           complaint_at("arguments", {"`lazyprune eval --help-all`", with[0] + " excludes --jobs"}));
   }
+  for (const std::vector<std::string>& without_effect : {std::vector<std::string>{"--limit", "1"},
+                                                         {"--out", files / "o"},
+                                                         {"--resume"},
+                                                         {"--compare"},
+                                                         {"--stages", "3:0.5"},
+                                                         {"-m", bundled_model},
+                                                         {"-n", "3"},
+                                                         {"--finished", "p"}}) {
+    CAPTURE(without_effect[0]);
+    CHECK(complaint(lazyprune_program(joined({"eval", "--predictions", "-", "--task", "hotpotqa"}, without_effect), three_lines)) ==
+          complaint_at("arguments", {"--predictions", " excludes "}));
+  }
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-j", "0"})) == complaint_at("--jobs"));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--chat", "x"})) ==
         complaint_at("--chat", {"none, llama2, xgen or template", ", found x"}));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-c", "33"})) == complaint_at("--ctx-size", {"32"}));
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-c", "64", "-n", "18446744073709551614"})) ==
+        complaint_at("--ctx-size", {"18446744073709551614", ", found 64"}));
   CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl", "--task", "vt"})) == complaint_at((files / "x.jsonl")));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "passage_retrieval_en", "--strict"})) ==
         complaint_at(prompts("few_shot") + ": line 1", {"passage_retrieval_en"}));

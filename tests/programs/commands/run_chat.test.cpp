@@ -340,6 +340,15 @@ TEST_CASE("flags that exclude each other are refused") {
   CHECK(refused({"--compare"}) == complaint_at("--compare", {"-p, -f or --messages"}));
   CHECK(refused({"--trace", "a.jsonl"}) == complaint_at("--trace", {"-p, -f or --messages"}));
   CHECK(complaint(lazyprune_program({"run", "-p", "a", "--system", "b"})) == complaint_at("--system", {"--chat"}));
+  write_file(model.folder / "document.txt", said);
+  const std::vector<std::string> document{"-f", model.folder / "document.txt", "-p", "a"}, text{"-p", "a"}, ids{"--ids", "1"};
+  using flags = std::vector<std::string>;
+  for (const auto& given :  // the bundled model has no template
+       {std::pair(document, flags{"--system", "b"}), std::pair(document, flags{"--template-var", "b=1"}),
+        std::pair(text, flags{"--template-var", "b=1"}), std::pair(text, flags{"--chat-template-file", "/nowhere.jinja"}),
+        std::pair(ids, flags{"--chat-template-file", "/nowhere.jinja"})})
+    CHECK(complaint(lazyprune_program(joined(joined({"run"}, given.first), given.second))) ==
+          complaint_at(given.second[0], {"a chat", "plain text"}));
   CHECK(refused({"-p", "a", "--template-var", "a"}) == complaint_at("--template-var"));
   CHECK(refused({"-p", "a", "--chat-template-file", "/nowhere.jinja"}) == complaint_at("/nowhere.jinja"));
   CHECK(complaint(lazyprune_program({"run", "-p", "a", "--chat"})) == complaint_at("--chat", {bundled_model}));
