@@ -150,7 +150,7 @@ std::vector<std::uint8_t> blocks_of_answers(std::span<const token_id> prompt, st
 class calibrating {
  public:
   calibrating(const calibrate_flags& flags, const policy_registry& policies)
-      : flags_(flags), runner_(flags.model, flags.backend, flags.questions, policies) {
+      : flags_(flags), runner_(flags.model, flags.backend, labels_may_lack(flags.questions), policies) {
     const model_config& config = model().config();
     if (config.layers < 4) throw error("calibrate", "layers", "a model of at least 4 layers", std::to_string(config.layers));
     for (std::uint32_t h = 0; h < config.n_heads; ++h)
@@ -158,6 +158,7 @@ class calibrating {
   }
 
   void run() {
+    output_file out(flags_.out);  // before any prompt is read, so that a path that cannot be written costs no time
     const std::vector<question_to_read> to_read = questions_to_read();
     runner_.load();
     progress_bar bar("reading");
@@ -168,11 +169,19 @@ class calibrating {
     }
     if (fitted_.empty() || held_out_.empty())
       throw error("calibrate", "prompts", "at least 8 in which a block matters", std::to_string(fitted_.size() + held_out_.size()));
-    fit_stages();
+    const pruning_file found = fit_stages();
+    out.write(found.text());
+    out.commit();
+    std::cout << "stages " << found.stages << "; written to " << flags_.out << '\n';
   }
 
  private:
   static constexpr std::array<std::size_t, 4> probe_counts{4, 8, 16, 32};
+
+  static question_flags labels_may_lack(question_flags questions) {
+    questions.needs_answers = false;
+    return questions;
+  }
 
   const opened_model& model() const { return runner_.model(); }
   bool has_texts() const { return !flags_.questions.texts.files.empty(); }
@@ -292,7 +301,8 @@ class calibrating {
     return 1;
   }
 
-  void fit_stages() {
+  /// Fits the probes of all stages, and prints their recalls.
+  pruning_file fit_stages() {
     const model_config& config = model().config();
     pruning_file file{.stages = {},
                       .heads = calibrated_heads{.model = model_name(model().path()),
@@ -330,10 +340,7 @@ class calibrating {
     std::cout << "recall of the blocks with the answers, on " << held_out_.size()
               << " held-out prompts: the mean of the recalls at a tenth and at a fifth of the blocks\n"
               << markdown_table(markdown_columns(1, {"after", "4 probes", "8", "16", "32", "all", "chosen", "keep"}), lines);
-    output_file out(flags_.out);
-    out.write(file.text());
-    out.commit();
-    std::cout << "stages " << file.stages << "; written to " << flags_.out << '\n';
+    return file;
   }
 
   std::string fitted_on() const {

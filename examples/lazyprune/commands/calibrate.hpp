@@ -17,7 +17,7 @@ namespace program {
 struct calibrate_flags {
   model_flags model;
   backend_flags backend;
-  question_flags questions;  // samples with answers, or texts; at most questions.texts.prompts of them are read
+  question_flags questions;  // samples, or texts; at most questions.texts.prompts of them are read
   std::size_t block = 16;    // tokens in a block
   std::size_t probes = 0;    // of a stage; 0: the fewest within 0.01 of the best recall, at most 32
   std::string out;           // the file to write

@@ -51,6 +51,7 @@ struct question_flags {
   std::size_t max_length = 0;  // most tokens of a prompt, without those of a chat template; 0: as many as the context allows
   std::size_t limit = 0;       // the number of samples to take from each file; 0: all
   bool strict = false;
+  bool needs_answers = true;  // false: a sample without answers is no bad line
 };
 
 /// The flags of a run on several machines.

@@ -78,7 +78,8 @@ std::vector<question> questions_of(const std::string& file, const question_flags
   const auto check = [&](const eval_sample& sample, const json_value& record) {
     const eval_task* task = task_of(sample);
     if (!task && !sample.dataset.empty()) record.at("dataset").refuse(task_names);
-    if (task) check_scorable(*task, sample, record);  // if there is no task, task_of_file throws below
+    if (task && (flags.needs_answers || !sample.answers.empty()))
+      check_scorable(*task, sample, record);  // if there is no task, task_of_file throws below
   };
   line_reader lines(file);
   left_out_lines left_out(flags.strict);

@@ -88,6 +88,30 @@ TEST_CASE("a calibration from samples takes their answers as labels") {
         "11 prompts from pocket_passage_retrieval.jsonl");  // one answer is in the evidence rows
 }
 
+TEST_CASE("samples without answers are labelled by what the model attends to") {
+  const temporary_folder files;
+  std::string unlabelled;
+  std::size_t count = 0;
+  for (const std::string& line : lines_of(file_text(prompts("passage_retrieval")))) {
+    if (count++ == 12) break;
+    const json sample = json::parse(line);
+    const std::string prompt = sample["context"].get<std::string>() + ' ' + sample["input"].get<std::string>();
+    unlabelled += json{{"index", count}, {"input", prompt}, {"outputs", json::array()}}.dump() + '\n';
+  }
+  const program_result result =
+      lazyprune_program({"calibrate", "-d", "-", "--task", "niah_single_1", "--out", files / "a.json"}, unlabelled);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(result.err.find("left out") == std::string::npos);
+  CHECK(json::parse(file_text(files / "a.json"))["fitted_on"] == "12 prompts from -");
+}
+
+TEST_CASE("a calibration that cannot be written is refused before a prompt is read") {
+  const temporary_folder files;
+  write_file(files / "text.txt", some_text());
+  CHECK(complaint(lazyprune_program({"calibrate", "-f", files / "text.txt", "--tokens", "300", "--prompts", "16", "--out",
+                                     files / "no/a.json"})) == complaint_at(files / "no/a.json"));  // nothing is on stdout
+}
+
 TEST_CASE("a calibration without texts or with too few tokens is refused") {
   const temporary_folder files;
   write_file(files / "text.txt", "Too short.");
