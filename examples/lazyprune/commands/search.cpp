@@ -113,7 +113,7 @@ class searching {
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
     if (!ended_by_clock) log_->commit();
     write_csv(result, mean(dense), mean(found));
-    if (calibration_ && !best.when.list().empty()) {
+    if (calibration_) {  // also without stages, so that no file of an earlier search stays
       pruning_file file = *calibration_;
       file.stages = best.when.text();
       write_whole(file_in(flags_.directory, std::string(pruning_file::name)), file.text());

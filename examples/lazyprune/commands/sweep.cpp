@@ -207,7 +207,11 @@ void show_sweep(const run_record& record, const found_prediction& find, const st
   const sweep_table table = sweep_table_of(record, find);
   write_whole(file_in(directory, "sweep.csv"), to_csv(table_of(table)));
   write_whole(file_in(directory, "report.html"), sweep_page(table));
-  if (const std::string figure = sweep_figure(table); !figure.empty()) write_whole(file_in(directory, "accuracy.svg"), figure);
+  const std::string figure = sweep_figure(table), figure_file = file_in(directory, "accuracy.svg");
+  if (!figure.empty())
+    write_whole(figure_file, figure);
+  else
+    remove_file(figure_file);  // that of an earlier sweep
   std::cout << (format == table_format::md ? to_markdown(table) : text_of(table_of(table), format));
 }
 

@@ -107,7 +107,7 @@ void prediction_log::take_up(bool untimed, const std::function<eval_setting(cons
       auto other = mismatch_of(earlier, asked);
       if (other && untimed) {
         asked.timed = false;
-        if (!mismatch_of(earlier, asked)) other.reset();
+        other = mismatch_of(earlier, asked);
       }
       found = !other;
       if (found) known[asked.question] = i;

@@ -24,5 +24,11 @@ void write_whole(const std::string& file, std::string_view text) {
   out.commit();
 }
 
+void remove_file(const std::string& file) {
+  std::error_code failure;
+  std::filesystem::remove(file, failure);
+  if (failure) throw error(file, "", "no such file, or one that can be removed", failure.message());
+}
+
 }  // namespace program
 }  // namespace lazyprune

@@ -16,5 +16,8 @@ std::string file_in(const std::string& directory, std::string_view name);
 /// Writes a file with this text. The file never exists half written. Throws `error` as output_file does.
 void write_whole(const std::string& file, std::string_view text);
 
+/// Removes a file if it exists. Throws `error` if that fails.
+void remove_file(const std::string& file);
+
 }  // namespace program
 }  // namespace lazyprune

@@ -163,7 +163,11 @@ TEST_CASE("the other parts of the policy are in the printed flags, and --resume 
     REQUIRE_MESSAGE(result.code == 0, result.err);
     CHECK(result.out.find(each.printed) != std::string::npos);
     CHECK(run(each.asked, true).out == result.out);
-    CHECK(complaint(run(each.otherwise, true)).find("search.jsonl: prediction ") != std::string::npos);
+    const complaint_line other = complaint(run(each.otherwise, true));
+    CHECK(other.find("search.jsonl: prediction ") != std::string::npos);
+    const std::size_t found = other.find(", found ");
+    for (const std::string& text : {other.substr(0, found), other.substr(std::min(found, other.size()))})
+      CHECK_MESSAGE(text.find(", not timed") != std::string::npos, other);  // this is no difference between the two
   }
 }
 
@@ -248,6 +252,12 @@ TEST_CASE("a search on texts scores agreement with the dense model, under the pr
   const std::string asked = json::parse(lines_of(file_text(files / "found/search.jsonl")).back())["run"]["asked"];
   CHECK_MESSAGE(asked.find("--scorer calibrated_attention:") != std::string::npos, asked);
   CHECK_MESSAGE(asked.find("--decode kept") != std::string::npos, asked);
+
+  const program_result dense = program({"search", "--tries", "1", "--out", files / "found", "--pruning-file", files / "a.json"});
+  REQUIRE_MESSAGE(dense.code == 0, dense.err);
+  CHECK(dense.out.find("\n--policy dense\n") != std::string::npos);
+  CHECK(json::parse(file_text(files / "found/lazyprune.json"))["stages"] == "");  // no stages of the earlier search stay
+  CHECK(lazyprune_program({"run", "-p", "the", "-n", "1", "--pruning-file", files / "found/lazyprune.json"}).code == 0);
 
   const program_result plain = search("plain", {"--scorer", "recency"});
   REQUIRE_MESSAGE(plain.code == 0, plain.err);

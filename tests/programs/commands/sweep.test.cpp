@@ -156,6 +156,15 @@ TEST_CASE("methods at budgets: a table, a page, and predictions with their flags
   CHECK(one == other);
 }
 
+TEST_CASE("a sweep without a figure removes the figure of an earlier sweep") {
+  const temporary_folder files;
+  REQUIRE(sweep(files / "out", {"--methods", "lazyllm@3", "--budgets", "0.75"}).code == 0);
+  CHECK(std::filesystem::exists(files / "out/accuracy.svg"));
+  REQUIRE(sweep(files / "out", {"--methods", "dense"}).code == 0);
+  CHECK_FALSE(std::filesystem::exists(files / "out/accuracy.svg"));
+  CHECK(std::filesystem::exists(files / "out/report.html"));
+}
+
 TEST_CASE("given scores, variants, and tokens that every method keeps") {
   const temporary_folder files;
   const std::string directory = files / "out";
