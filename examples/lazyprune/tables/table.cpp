@@ -84,9 +84,10 @@ std::vector<std::string> csv_fields(const cell& value) {
       value);
 }
 
+/// Returns the text as it stands in a cell of a Markdown table: in one line, without a bar that would end the cell.
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : one_line(text)) {
     if (c == '|') out += '\\';
     out += c;
   }

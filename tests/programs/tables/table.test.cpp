@@ -62,7 +62,7 @@ TEST_CASE("JSON: null is written, unknown values are left out") {
   CHECK(to_json({}) == "[]\n");
 }
 
-TEST_CASE("Markdown: columns are aligned, bars in texts are escaped, empty columns are left out unless they must appear") {
+TEST_CASE("Markdown: columns are aligned, bars and line breaks in texts are escaped, empty columns are left out unless they must appear") {
   CHECK(markdown_table({{.head = "text", .at = align::none},
                         {.head = "left", .at = align::left, .least_width = 6},
                         {.head = "empty"},
@@ -73,6 +73,10 @@ TEST_CASE("Markdown: columns are aligned, bars in texts are escaped, empty colum
         "| ---- | :----- | --: | ----: |\n"
         "| a\\|b | é      | 1.5 |       |\n"
         "| c    |        |  10 |       |\n");
+  CHECK(markdown_table({{.head = "a\nb", .at = align::none}}, {{"c\r\nd"}}) ==
+        "| a\\x0ab     |\n"
+        "| ---------- |\n"
+        "| c\\x0d\\x0ad |\n");
 }
 
 TEST_CASE("formats are found by name, and a mean is written with half the width of its interval") {
