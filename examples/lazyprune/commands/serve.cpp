@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,7 +100,9 @@ class serving {
     chat_.emplace([&] { return words_.find_chat(); });
     ends_ = end_of_generation(tokens_, model_.config().eos);
     new_session(with_defaults(chosen_.spec, {}), model_.config(), policies_);  // throws here if the flags do not fit the model
-    if (!flags_.cache_file.empty()) output_file{flags_.cache_file};            // throws here if the file cannot be written
+    if (flags_.cache_file.empty()) return;
+    output_file{flags_.cache_file};  // throws here if the file cannot be written
+    identity_ = identity();          // now, because the files may be replaced while the server runs
   }
 
   int run() {
@@ -121,7 +125,7 @@ class serving {
     server_->run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
     server_.reset();  // a second signal now ends the program, even while it writes the cache
     scheduler_->end();
-    if (!flags_.cache_file.empty()) scheduler_->batch().save_cache(flags_.cache_file, identity());
+    if (!flags_.cache_file.empty()) scheduler_->save_cache(flags_.cache_file, identity_);
     return 0;
   }
 
@@ -145,7 +149,7 @@ class serving {
 
   void load_cache() {
     if (flags_.cache_file.empty() || !std::filesystem::exists(flags_.cache_file)) return;
-    if (!scheduler_->batch().load_cache(flags_.cache_file, identity()))
+    if (!scheduler_->load_cache(flags_.cache_file, identity_))
       std::cerr << flags_.cache_file
                 << ": computed by another version, model or setting of the program, so the server does not use it, and replaces it "
                 << "when it ends" << std::endl;
@@ -413,3 +417,4 @@ int serve(const serve_flags& flags, const policy_registry& policies) { return se
 
 }  // namespace program
 }  // namespace lazyprune
+  std::string identity_;  // of the rows in --cache-file

@@ -157,7 +157,7 @@ class growing_batch final : public answer_batch {
     bool same = false;
     read_byte_file(file, [&](byte_reader& from) {
       if (from.text(64, "format") != cache_file) from.refuse("format", "a file of --cache-file", "another file");
-      same = from.text(std::size_t{1} << 20, "identity") == identity;
+      same = from.text(std::size_t{2} << 20, "identity") == identity;
       if (same) cache_.load(backend_, net_, from);
     });
     return same;

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/descriptor.hpp>
 #include <lazyprune/files/model_fingerprint.hpp>
+#include <lazyprune/files/model_folder.hpp>
 #include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
@@ -51,6 +53,8 @@ std::shared_ptr<const checkpoint> remarked_on(std::shared_ptr<const checkpoint> 
   for (const std::string& remark : files->remarks()) std::cerr << one_line(remark) << std::endl;
   return files;
 }
+
+constexpr std::size_t most_config = std::size_t{1} << 20;  // bytes of config.json
 
 /// Returns the model's fingerprint; nullopt if the files lack the weights for it. A model without weights can still be described.
 std::optional<std::string> fingerprint_if_readable(const checkpoint& files) {
@@ -123,6 +127,18 @@ std::string opened_model::stages_to_compare() const {
 }
 
 std::string opened_model::fingerprint() const { return model_fingerprint(*files_); }
+
+std::string opened_model::state_of_files() const {
+  std::set<std::string> names;
+  if (files_->gguf()) names.insert(files_->gguf()->file().name());  // it may have no tensors
+  for (const auto& [name, tensor] : files_->tensors()) names.insert(tensor.file->name());
+  std::string state;
+  for (const std::string& name : names)
+    state += std::to_string(std::filesystem::file_size(name)) + ' ' +
+             std::to_string(std::filesystem::last_write_time(name).time_since_epoch().count()) + ' ';
+  if (!files_->is_gguf()) state += model_folder(path()).open("config.json", most_config).text();
+  return state;
+}
 
 std::vector<tensor_entry> opened_model::tensors() const {
   std::vector<tensor_entry> all;

@@ -37,6 +37,15 @@ scheduler::scheduler(lazyprune::program::engine& engine, scheduler_limits limits
 
 scheduler::~scheduler() { end(); }
 
+bool scheduler::load_cache(const std::filesystem::path& file, std::string_view identity) {
+  const bool loaded = batch_->load_cache(file, identity);
+  const std::lock_guard lock(mutex_);
+  counts_.cache_bytes = batch_->cache_bytes();
+  return loaded;
+}
+
+void scheduler::save_cache(const std::filesystem::path& file, std::string_view identity) { batch_->save_cache(file, identity); }
+
 void scheduler::end() {
   if (!thread_.joinable()) return;
   {
@@ -105,6 +114,8 @@ void scheduler::work() {
     }
     while (!batch_) {
       try {
+      const std::lock_guard lock(mutex_);
+      counts_.cache_bytes = 0;
         batch_ = engine_.begin_batch(limits_.cache_bytes);
       } catch (const std::bad_alloc&) {
         std::this_thread::sleep_for(std::chrono::seconds(1));  // others may give memory back
@@ -114,7 +125,13 @@ void scheduler::work() {
   const auto ending =
       std::make_exception_ptr(error("server", "", "a request before the server ends", "one that it cannot answer any more"));
   fail_all(ending);
-  for (const waiting_answer& each : waiting_) tell_failed(each.what, ending);
+  std::list<waiting_answer> unanswered;
+  {
+    const std::lock_guard lock(mutex_);
+    unanswered.swap(waiting_);
+    counts_.waiting = 0;
+  }
+  for (const waiting_answer& each : unanswered) tell_failed(each.what, ending);
 }
 
 void scheduler::fail_all(std::exception_ptr fault) {

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <map>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -74,8 +76,10 @@ class scheduler {
   /// Ends the thread after its current step. Answers that have not ended fail. A second call does nothing.
   void end();
 
-  /// The batch. Use it only before the first call of `add` or after `end`.
-  answer_batch& batch() { return *batch_; }
+  /// See answer_batch::load_cache. Call it before the first `add`.
+  bool load_cache(const std::filesystem::path& file, std::string_view identity);
+  /// See answer_batch::save_cache. Call it after `end`.
+  void save_cache(const std::filesystem::path& file, std::string_view identity);
 
   /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws
   /// `error` if one of them alone needs more memory than there is (no_memory), or after `end` (wrong_order).

@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <numeric>
 #include <string>
@@ -201,6 +203,7 @@ TEST_CASE("with --cache-file, a new server reuses the prompts of the server befo
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write_file(file, bytes);
   refused();
+    CHECK(server.metric("cache_bytes") > 0);
   write_file(file, "a letter that nobody wants to lose");
   refused();
   CHECK(file_text(file) == "a letter that nobody wants to lose");
@@ -236,6 +239,66 @@ TEST_CASE("show_kept says how many layers computed each token of the prompt, wha
     const std::vector<std::string> texts = kept(alone)["texts"];
     CHECK(texts.size() == layers.size());
     CHECK(std::accumulate(texts.begin(), texts.end(), std::string()).ends_with(text));
+TEST_CASE("the rows of --cache-file belong to the model's files as they were when the server started") {
+  const temporary_folder folder;
+  const std::string model = folder / "model", weights = model + "/model.safetensors", file = folder / "cache";
+  std::filesystem::copy(bundled_model, model);
+  const json asked{{"prompt", words(700)}, {"max_tokens", 2}, {"temperature", 0}, {"logprobs", 2}};
+  const auto cached = [](const json& answer) { return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<std::size_t>(); };
+  const std::vector<std::string> flags{"-m", model, "--cache-file", file};
+  {
+    served server(flags);
+    CHECK(cached(server.completion(asked)) == 0);
+    std::filesystem::last_write_time(weights, std::filesystem::last_write_time(weights) + std::chrono::seconds(1));  // other weights
+    CHECK(server.end().code == 0);
+  }
+  {
+    served server(flags);
+    CHECK(cached(server.completion(asked)) == 0);
+    CHECK(server.end().code == 0);
+  }
+  json config = json::parse(file_text(model + "/config.json"));
+  config["rope_theta"] = 10000.0;
+  write_file(model + "/config.json", config.dump());
+  {
+    served server(flags);
+    CHECK(cached(server.completion(asked)) == 0);
+    std::filesystem::rename(model, folder / "away");
+    const program_result end = server.end();
+    CHECK_MESSAGE(end.code == 0, end.err);
+  }
+  std::filesystem::rename(folder / "away", model);
+  served server(flags);
+  CHECK(cached(server.completion(asked)) > 500);
+}
+
+TEST_CASE("a signal while the server writes the cache ends it, and leaves no unfinished file") {
+  const temporary_folder folder;
+  const auto is_unfinished = [&] {
+    for (const auto& each : std::filesystem::directory_iterator(folder.path()))
+      if (each.path().filename().string().find(".unfinished") != std::string::npos) return true;
+    return false;
+  };
+  bool was_in_time = false;
+  for (int i = 0; i < 20 && !was_in_time; ++i) {
+    served server({"--cache-file", folder / "cache"});
+    for (const char* const first : {"the council", "a quiet crowd", "the candle", "the temples"})
+      server.completion({{"prompt", first + words(3500)}, {"max_tokens", 1}, {"pruning", false}});
+    server.program().send(SIGTERM);
+    while (!is_unfinished() && !server.program().has_ended()) {
+    }
+    server.program().send(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it has stopped
+    was_in_time = is_unfinished();
+    server.program().send(SIGTERM);
+    server.program().send(SIGCONT);
+    const program_result end = server.end();
+    CHECK(!is_unfinished());
+    if (was_in_time) CHECK(end.code == 128 + SIGTERM);
+  }
+  CHECK(was_in_time);
+}
+
     CHECK(std::accumulate(layers.begin(), layers.end(), std::size_t{0}) == alone["usage"]["pruning"]["rows"]);
     CHECK(layers.back() == 6);
     CHECK((std::ranges::count(layers, 6u) == std::ssize(layers)) == (policy == json({{"policy", "dense"}})));
