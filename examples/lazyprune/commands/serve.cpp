@@ -29,6 +29,7 @@
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/request_log.hpp"
+#include "terminal/interrupts.hpp"
 #include "serve/scheduler.hpp"
 #include "words/chat_prompt.hpp"
 #include "words/model_words.hpp"
@@ -123,7 +124,9 @@ class serving {
     load_cache();
     std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server_->port() << std::endl;
     server_->run(flags_.drain, [] { std::cerr << "ending: no new connections, and open requests are answered" << std::endl; });
-    server_.reset();  // a second signal now ends the program, even while it writes the cache
+    server_.reset();
+    remove_files_when_ended();  // a further signal ends the program, even while it writes the cache
+    remove_files_when_interrupted();
     scheduler_->end();
     if (!flags_.cache_file.empty()) scheduler_->save_cache(flags_.cache_file, identity_);
     return 0;

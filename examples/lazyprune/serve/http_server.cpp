@@ -415,6 +415,8 @@ void http_listener::run(std::chrono::seconds within, std::function<void()> endin
   io.restart();
   for (http_connection* const each : std::vector<http_connection*>(open.begin(), open.end())) each->shared_from_this()->close();
   io.poll();
+  error_code ignored;
+  signals_.clear(ignored);  // an http_reply may keep this object, which would go on catching the signals
 }
 
 void http_listener::accept() {

@@ -95,7 +95,8 @@ class http_server {
   std::size_t connections() const;
 
   /// Serves until `drain`, SIGINT or SIGTERM. Then it accepts no more connections, waits at most `within` for the open requests, and
-  /// returns. A second signal ends it at once. `ending` is called when it begins to drain. Call it once.
+  /// returns. A second signal ends it at once. `ending` is called when it begins to drain. Call it once. While it runs, it handles both
+  /// signals. After it has returned, they have their default effect.
   void run(std::chrono::seconds within, std::function<void()> ending = {});
   /// Makes `run` drain, from any thread.
   void drain();

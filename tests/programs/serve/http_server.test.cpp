@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <future>
@@ -321,6 +322,21 @@ TEST_CASE("a server that drains answers open requests, and takes no new ones") {
   CHECK(open.read().body == "the last answer");
   CHECK(open.is_closed());
   CHECK_THROWS(http_client(server->port()));
+}
+
+TEST_CASE("a server that has drained does not handle signals any more, even if a reply to it is kept") {
+  const auto handles = [](int signal) {
+    struct sigaction now {};
+    ::sigaction(signal, nullptr, &now);
+    return now.sa_handler != SIG_DFL;
+  };
+  auto server = std::make_unique<echo_server>();
+  http_client open(server->port());
+  open.request("GET", "/wait");
+  const http_reply reply = server->waiting();
+  for (const int signal : {SIGINT, SIGTERM}) CHECK(handles(signal));
+  server.reset();
+  for (const int signal : {SIGINT, SIGTERM}) CHECK(!handles(signal));
 }
 
 TEST_CASE("requests that are still open when the time to drain is over are cut off") {
