@@ -116,10 +116,11 @@ class serving {
     http.refusal =
         dumped(error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"));
     server_.emplace(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
-    const memory_forecast forecast = forecast_memory(model_, flags_.backend, context_, 0);
+    // The model's own limit may be more than any request needs. So only a context that -c asks for must fit with its keys and values.
+    const memory_forecast forecast = forecast_memory(model_, flags_.backend, context_, flags_.context > 0 ? context_ : 0);
     if (!flags_.force_memory) check_memory(forecast, flags_.backend);
     engine_ = load_engine(flags_.backend, model_);
-    kv_token_ = engine_->kv_row_bytes() * engine_->config().layers;
+    kv_token_ = engine_->kv_token_bytes();
     scheduler_.emplace(*engine_, limits());
     load_cache();
     std::cerr << "serving " << name_ << " at http://" << flags_.http.host << ':' << server_->port() << std::endl;

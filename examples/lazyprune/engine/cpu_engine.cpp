@@ -14,8 +14,6 @@ class cpu_engine final : public loaded_engine<cpu> {
  public:
   using loaded_engine::loaded_engine;
 
-  std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, kv_type()); }
-
   /// Measures the rates; this takes time.
   std::optional<peak_rates> peaks() const override {
     const cpu backend(how());
@@ -26,6 +24,9 @@ class cpu_engine final : public loaded_engine<cpu> {
     if (kernel.int8) return peak_rates{byte_instruction(kernel), here.byte_arithmetic(kernel), reading};
     return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), reading};
   }
+
+ protected:
+  std::size_t kv_row_bytes_as(dtype type) const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, type); }
 
  private:
   static std::string_view instruction(isa path, dtype weights) {

@@ -44,10 +44,6 @@ class cuda_engine final : public loaded_engine<cuda_backend> {
  public:
   using loaded_engine::loaded_engine;
 
-  std::size_t kv_row_bytes() const override {
-    const device::stored_kv row(config().n_kv_heads, config().head_dim);
-    return 2 * row.width() * size_of(kv_type());
-  }
   int threads() const override { return 1; }
   std::function<void()> waiting() const override { return device::synchronize; }
 
@@ -59,6 +55,12 @@ class cuda_engine final : public loaded_engine<cuda_backend> {
                      .memory_clock_khz = attribute(cudaDevAttrMemoryClockRate),
                      .memory_bus_bits = attribute(cudaDevAttrGlobalMemoryBusWidth)},
                     weight_type());
+  }
+
+ protected:
+  std::size_t kv_row_bytes_as(dtype type) const override {
+    const device::stored_kv row(config().n_kv_heads, config().head_dim);
+    return 2 * row.width() * size_of(type);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/model/config.hpp>
 
 #include "engine/backend_engines.hpp"
 #include "engine/cuda_engine.hpp"
@@ -43,6 +44,8 @@ std::unique_ptr<engine> load(const backend_flags& flags, const weights_source& f
 }
 
 }  // namespace
+
+std::size_t engine::kv_row_bytes() const { return (kv_token_bytes() + config().layers - 1) / config().layers; }
 
 std::optional<dtype> kv_type_of(const backend_flags& flags) {
   for (const dtype type : every_kv_type)

@@ -174,8 +174,10 @@ class engine {
   virtual std::size_t weight_bytes() const = 0;
   /// Bytes of the weights that a step of one token reads.
   virtual std::size_t step_weight_bytes() const = 0;
-  /// Bytes of the keys and values of one token in one layer.
-  virtual std::size_t kv_row_bytes() const = 0;
+  /// Bytes of the keys and values of one token in all layers.
+  virtual std::size_t kv_token_bytes() const = 0;
+  /// Bytes of the keys and values of one token in one layer: the mean over the layers, rounded up. Their types may differ.
+  std::size_t kv_row_bytes() const;
   /// Sets the number of threads from the next generation on; 0: all that the process may use.
   virtual void use_threads(int threads) = 0;
   virtual int threads() const = 0;

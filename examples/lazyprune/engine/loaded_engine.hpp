@@ -391,9 +391,10 @@ class loaded_engine : public engine {
     // A step reads only one row of the embedding, unless the embedding is also the head.
     return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);
   }
-  std::size_t kv_row_bytes() const override {
-    const model_config& c = model_.config;
-    return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
+  std::size_t kv_token_bytes() const override {
+    std::size_t bytes = 0;
+    for (const dtype type : model_.kv_types()) bytes += kv_row_bytes_as(how_.kv.value_or(type));
+    return bytes;
   }
   void use_threads(int threads) override { how_.threads = threads; }
   int threads() const override { return Backend(how_).threads(); }
@@ -402,8 +403,11 @@ class loaded_engine : public engine {
 
  protected:
   const execution& how() const { return how_; }
-  /// The type of keys and values.
-  dtype kv_type() const { return how_.kv.value_or(model_.kv_types().front()); }
+  /// Bytes of the keys and values of one token in one layer, if they have this type.
+  virtual std::size_t kv_row_bytes_as(dtype) const {
+    const model_config& c = model_.config;
+    return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
+  }
   /// The type of the weights in the products.
   dtype weight_type() const { return largest_matrix().type(); }
   const typename Backend::matrix& largest_matrix() const { return model_.weights.layers.front().gate_up; }

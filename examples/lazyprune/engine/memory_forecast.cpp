@@ -2,6 +2,7 @@
 #include "engine/memory_forecast.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,6 +52,29 @@ std::size_t scratch_numbers(const model_config& c, std::size_t prompt, std::size
   return prompt * c.hidden + rows * of_row + 2 * c.vocabulary + (c.window_rope ? 2 : 1) * length * c.head_dim;
 }
 
+/// Returns whether the weights that compute keys and values of this layer are loaded as bf16.
+bool has_bf16_keys(const opened_model& model, std::size_t layer) {
+  const std::string attention = "model.layers." + std::to_string(layer) + ".self_attn.";
+  return std::ranges::all_of(std::array{"q_proj", "k_proj", "v_proj", "qkv_proj"}, [&](const char* name) {
+    return model.loaded_type(attention + name + ".weight").value_or(dtype::bf16) ==
+           dtype::bf16;  // a model has either the first three or the last
+  });
+}
+
+/// Bytes of the keys and values of `length` tokens. The types of the layers may differ.
+std::size_t kv_bytes(const opened_model& model, const backend_flags& flags, std::size_t length) {
+  const model_config& c = model.config();
+  if (flags.backend == "reference")
+    return length * c.layers * 2 * c.n_kv_heads * c.head_dim * (flags.dtype == "f32" ? sizeof(float) : sizeof(double));
+  if (const auto type = kv_type_of(flags)) return memory_of(c, *type, *type, length).kv;
+  const context_memory wide = memory_of(c, dtype::f32, dtype::f32, length);  // throws if the bytes do not fit
+  if (flags.dtype == "f32") return wide.kv;
+  const context_memory narrow = memory_of(c, dtype::bf16, dtype::bf16, length);
+  std::size_t token = 0;
+  for (std::size_t layer = 0; layer < c.layers; ++layer) token += has_bf16_keys(model, layer) ? narrow.kv_row : wide.kv_row;
+  return length * token;
+}
+
 }  // namespace
 
 std::optional<bool> stays_quantized(std::string_view type) {
@@ -63,11 +87,8 @@ memory_forecast forecast_memory(const opened_model& model, const backend_flags& 
   const model_config& c = model.config();
   const bool reference = flags.backend == "reference";
   const std::size_t number = reference && flags.dtype != "f32" ? sizeof(double) : sizeof(float);
-  const bool bf16 = flags.dtype != "f32" && model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
-  const dtype stored = bf16 ? dtype::bf16 : dtype::f32;
-  const std::size_t kv = reference ? length * c.layers * 2 * c.n_kv_heads * c.head_dim * number
-                                   : memory_of(c, kv_type_of(flags).value_or(stored), stored, length).kv;
-  return {.weights = weight_bytes(model, flags), .kv = kv, .scratch = number * scratch_numbers(c, prompt, length)};
+  return {
+      .weights = weight_bytes(model, flags), .kv = kv_bytes(model, flags, length), .scratch = number * scratch_numbers(c, prompt, length)};
 }
 
 std::optional<std::uint64_t> memory_for_sequences(const backend_flags& flags, std::size_t weights) {

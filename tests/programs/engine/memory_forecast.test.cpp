@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/memory_forecast.hpp"
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -9,6 +11,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "engine/engine.hpp"
 #include "programs/program.hpp"
 #include "test_data.hpp"
 
@@ -67,6 +70,54 @@ TEST_CASE("weights that stay quantized take no more memory than the forecast say
     CHECK(share <= 1.05);
   }
   CHECK(forecast_memory(model, {}, 3, 4).weights * 2 < forecast_memory(model, {.dtype = "bf16"}, 3, 4).weights);
+}
+
+namespace {
+
+/// Writes a copy of the bundled model whose layers from 1 on have queries, keys and values of type F32.
+void write_mixed_model(const std::string& folder) {
+  std::filesystem::copy(bundled_model, folder);
+  const std::string old = file_text(folder + "/model.safetensors");
+  std::uint64_t size = 0;
+  std::memcpy(&size, old.data(), sizeof size);
+  json header = json::parse(old.substr(sizeof size, size));
+  std::string data;
+  for (auto& [name, tensor] : header.items()) {
+    if (name == "__metadata__") continue;
+    const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
+    const std::string bytes = old.substr(sizeof size + size + begin, end - begin);
+    const bool widened = !name.starts_with("model.layers.0.") &&
+                         (name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight") || name.ends_with("v_proj.weight"));
+    const std::size_t at = data.size();
+    if (widened)
+      for (std::size_t i = 0; i < bytes.size(); i += 2) data += std::string(2, '\0') + bytes.substr(i, 2);
+    else
+      data += bytes;
+    if (widened) tensor["dtype"] = "F32";
+    tensor["data_offsets"] = {at, data.size()};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  size = text.size();
+  write_file(folder + "/model.safetensors", std::string(reinterpret_cast<const char*>(&size), sizeof size) + text + data);
+}
+
+}  // namespace
+
+TEST_CASE("keys and values count with the type of each layer") {
+  const temporary_folder files;
+  write_mixed_model(files / "mixed");
+  const opened_model plain(model_flags{.path = bundled_model}), mixed(model_flags{.path = files / "mixed"});
+  const auto engine_of = [](const opened_model& model) { return load_engine({.threads = 1}, model); };
+  const auto of_plain = engine_of(plain), of_mixed = engine_of(mixed);
+  const std::size_t narrow = of_plain->kv_token_bytes() / 6;
+  CHECK(of_plain->kv_row_bytes() == narrow);
+  const std::size_t wide = load_engine({.dtype = "f32", .threads = 1}, plain)->kv_row_bytes();
+  REQUIRE(wide > narrow);
+  CHECK(of_mixed->kv_token_bytes() == narrow + 5 * wide);
+  CHECK(of_mixed->kv_row_bytes() == (narrow + 5 * wide + 5) / 6);
+  CHECK(forecast_memory(plain, {}, 700, 720).kv == 720 * 6 * narrow);
+  CHECK(forecast_memory(mixed, {}, 700, 720).kv == 720 * (narrow + 5 * wide));
 }
 
 TEST_CASE("a run that needs more memory than any machine has is refused unless forced") {
