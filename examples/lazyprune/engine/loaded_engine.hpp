@@ -261,13 +261,11 @@ class growing_batch final : public answer_batch {
     else
       result.tokens.clear();  // it has ended in an earlier turn, whose tokens are not its own
     const layer_id layers = each.seq.session().layers();
+    // Another answer may have read the whole prompt for this one. It may have begun with other cached tokens.
+    const bool shared = each.shared != statistics{};
     result.cost = result.cost - answer.cost;
-    if (each.shared.rows > 0) {
-      const std::size_t dense_rows = result.cost.dense_rows;
-      result.cost = result.cost - each.shared;
-      result.cost.dense_rows = dense_rows;
-    }
-    result.cost.dense_rows += answer.cached * layers;
+    if (shared) result.cost = result.cost - each.shared;
+    result.cost.dense_rows += (shared ? answer.prompt.size() : answer.cached) * layers;
     if (each.seq.known() > answer.cached)
       result.share_prompt = share_computed(each.seq.session().tokens(), 0, answer.prompt.size(), layers);
     ended_answer ended{answer.number, std::move(result), answer.cached, each.fault};
@@ -297,6 +295,7 @@ class growing_batch final : public answer_batch {
       return is;
     };
     conversations_.remove_if(continued);
+    if (bytes > cache_bytes_ / 2) return cache_.limit(cache_bytes_ - conversation_bytes_);  // it alone does not fit
     answer.conversation->turns.push_back({answer.prompt.size(), seq.known()});
     conversations_.push_front({std::move(seq), std::move(*answer.conversation), bytes});
     conversation_bytes_ += bytes;

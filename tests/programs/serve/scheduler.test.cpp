@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -287,6 +288,66 @@ TEST_CASE("an answer can be cancelled or late while its earlier turns are played
   CHECK(stays.get_future().get() == a.alone(30, 4));
   a.what().cancel(tickets->front());
   CHECK_THROWS_AS(late.get_future().get(), deadline_passed);
+TEST_CASE("a conversation that is too long for the cache leaves the others in it") {
+  const auto ask = [](scheduling& where, const std::vector<token_id>& prompt, const std::vector<earlier_turn>& turns) {
+    std::promise<ended_answer> ended;
+    std::promise<std::vector<token_id>> failed;
+    scheduled_answer asked = where.make(20, 3, failed);
+    asked.prompt = prompt;
+    asked.conversation = continued_conversation{turns, "stages"};
+    asked.options.eos = all_tokens();
+    asked.options.ignore_eos = false;
+    asked.ended = [&](const ended_answer& answer) { ended.set_value(answer); };
+    REQUIRE(where.what().add(one(std::move(asked))));
+    return ended.get_future().get();
+  };
+  scheduling measures;
+  const std::vector<token_id> small = measures.prompt(20);
+  std::vector<token_id> large(100, 5);
+  ask(measures, small, {});
+  const std::size_t small_bytes = measures.what().counts().cache_bytes;
+  ask(measures, large, {});
+  const std::size_t large_bytes = measures.what().counts().cache_bytes - small_bytes;
+  REQUIRE(small_bytes < large_bytes);
+
+  scheduler_limits limits = scheduling::roomy();
+  limits.cache_bytes = small_bytes + large_bytes;  // conversations get half of it
+  scheduling a(limits);
+  const ended_answer first = ask(a, small, {});
+  ask(a, large, {});
+  CHECK(a.what().counts().cache_bytes == small_bytes);
+  std::vector<token_id> next = small;
+  next.push_back(first.result.tokens.back());
+  for (token_id id = 10; id < 20; ++id) next.push_back(id);
+  CHECK(ask(a, next, {{small.size(), small.size()}}).cached_tokens == small.size());
+}
+
+TEST_CASE("an alternative that began from other cached tokens than the answer that reads its prompt has the same dense rows") {
+  const lazyprune_test::pocket_prompt pocket;
+  std::vector<token_id> prompt, other;
+  for (token_id i = 0; i < 600; ++i) prompt.push_back(3 + i * 37 % 200);
+  other.assign(prompt.begin(), prompt.begin() + 300);
+  for (token_id i = 0; i < 1200; ++i) other.push_back(3 + i * 41 % 200);
+  const auto batch = pocket.model->begin_batch(std::size_t{1} << 30);
+  const auto session = [&] { return any_session(lazyprune::lazyllm({{3, 0.5}}), {.layers = pocket.files.layers()}); };
+  generation_options options;
+  options.max_new = 2;
+  options.ignore_eos = true;
+  batch->add(session(), other, options);
+  const std::size_t reader = batch->add(session(), prompt, options);
+  while (batch->cache_bytes() == 0) batch->step(128);
+  REQUIRE(batch->unread() > 0);
+  const std::size_t alternative = batch->add_alternative(reader, session(), prompt, options);
+  std::vector<ended_answer> ended;
+  while (ended.size() < 3)
+    for (ended_answer& each : batch->step(128)) ended.push_back(std::move(each));
+  const auto of = [&](std::size_t number) { return *std::ranges::find(ended, number, &ended_answer::number); };
+  CHECK(of(reader).cached_tokens == 0);
+  REQUIRE(of(alternative).cached_tokens > 200);
+  CHECK(of(alternative).result.cost.dense_rows == of(reader).result.cost.dense_rows);
+  CHECK(of(alternative).result.cost.rows < of(reader).result.cost.rows);
+}
+
   std::promise<std::vector<token_id>> after;
   REQUIRE(a.what().add(one(a.make(25, 2, after))));
   CHECK(after.get_future().get() == a.alone(25, 2));
