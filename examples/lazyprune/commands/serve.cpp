@@ -56,8 +56,12 @@ class api_keys {
   explicit api_keys(const std::string& file) {
     if (file.empty()) return;
     line_reader lines(file, 4096);
-    while (const auto line = lines.next())
-      if (!line->empty()) keys_.emplace_back(*line);
+    while (const auto line = lines.next()) {
+      const std::string_view key = without_blanks(*line);
+      if (std::ranges::any_of(key, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
+        throw error("--api-key-file", file + ": line " + std::to_string(lines.number()), "a key without control characters", "one");
+      if (!key.empty()) keys_.emplace_back(key);
+    }
     if (keys_.empty()) throw error("--api-key-file", file, "a key a line", "none");
   }
 
@@ -74,6 +78,13 @@ class api_keys {
       allowed |= different == 0;
     }
     return allowed;
+  }
+
+  /// An editor may leave blanks and a carriage return around a key. No client can send them.
+  static std::string_view without_blanks(std::string_view line) {
+    constexpr const char* blanks = " \t\r";
+    const std::size_t begin = line.find_first_not_of(blanks);
+    return begin == line.npos ? std::string_view() : line.substr(begin, line.find_last_not_of(blanks) + 1 - begin);
   }
 
  private:

@@ -65,6 +65,9 @@ std::optional<std::vector<scheduler::ticket>> scheduler::add(std::vector<schedul
       throw error("request", "", "an answer whose keys and values take at most " + std::to_string(limits_.bytes) + " bytes",
                   std::to_string(each.bytes), error_code::no_memory);
     }
+  if (answers.size() > limits_.waiting + limits_.together)
+    throw error("request", "n", "at most " + std::to_string(limits_.waiting + limits_.together) + ", because no more can run and wait",
+                std::to_string(answers.size()));
   const std::size_t start_at_once = limits_.together - std::min(limits_.together, counts_.running);
   if (waiting_.size() + answers.size() > limits_.waiting + start_at_once) {
     ++counts_.refused;
@@ -111,11 +114,11 @@ void scheduler::work() {
     } catch (...) {  // no memory, for example for the batch's own lists
       fail_all(std::current_exception());
       batch_.reset();
+      const std::lock_guard lock(mutex_);
+      counts_.cache_bytes = 0;
     }
     while (!batch_) {
       try {
-      const std::lock_guard lock(mutex_);
-      counts_.cache_bytes = 0;
         batch_ = engine_.begin_batch(limits_.cache_bytes);
       } catch (const std::bad_alloc&) {
         std::this_thread::sleep_for(std::chrono::seconds(1));  // others may give memory back

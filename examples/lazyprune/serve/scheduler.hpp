@@ -82,7 +82,8 @@ class scheduler {
   void save_cache(const std::filesystem::path& file, std::string_view identity);
 
   /// Adds all these answers or none. They start in this order. Returns their tickets, or nullopt if too many answers would wait. Throws
-  /// `error` if one of them alone needs more memory than there is (no_memory), or after `end` (wrong_order).
+  /// `error` if one of them alone needs more memory than there is (no_memory), if they are more than may run and wait together (bad_input),
+  /// or after `end` (wrong_order).
   std::optional<std::vector<ticket>> add(std::vector<scheduled_answer> answers);
   /// Ends an answer after the current step. This step may still call its functions; later steps do not.
   void cancel(ticket which);

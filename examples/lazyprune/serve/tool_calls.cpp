@@ -52,7 +52,7 @@ answer_with_calls read_tool_calls(std::string_view text) {
     const auto call = read_call(without_spaces(text.substr(from, to == text.npos ? text.npos : to - from)));
     if (!call) return plain;
     answer.calls.push_back(*call);
-    at = text.find(begin, from);
+    at = to == text.npos ? text.npos : text.find(begin, to);  // an argument may have such a text, too
   }
   return answer;
 }

@@ -682,6 +682,14 @@ void check_tool_loop(const std::string& model, const std::string& begin, const s
 
   const std::vector<std::string> flags{"run", "-t", "1", "-n", "3", "--ignore-eos", "--stages", stages, "--trace", folder / "trace.jsonl"};
   /// The pieces of the prompt that were pruned, in all layers of all steps.
+  write_file(folder / "edited", "first-key\r\n \t\r\n  second-key \t\r\n");  // as another system's editor may write it
+  served edited({"--api-key-file", folder / "edited"});
+  for (const std::string key : {"first-key", "second-key"})
+    CHECK(edited.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
+  CHECK(edited.get("/v1/models", "Authorization: Bearer \r\n").status == 401);
+  write_file(folder / "strange", "first-key\nsecond\x01key\n");
+  CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "strange"})) ==
+        complaint_at("--api-key-file: " + folder / "strange" + ": line 2", {"control characters"}));
   const auto pruned = [&] {
     std::vector<std::string> all;
     for (const std::string& line : lines_of(file_text(folder / "trace.jsonl"))) {

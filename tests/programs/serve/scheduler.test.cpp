@@ -149,7 +149,26 @@ TEST_CASE("answers beyond the queue are refused together, and those that need to
   std::promise<std::vector<token_id>> unused;
   std::vector<scheduled_answer> three;
   for (int i = 0; i < 3; ++i) three.push_back(a.make(20, 2, unused));
-  CHECK(!a.what().add(std::move(three)));
+  const auto never = error_of([&] { a.what().add(std::move(three)); });  // these would be refused at any time
+  CHECK(never.code == error_code::bad_input);
+  CHECK(never.where == "request: n");
+  std::promise<std::vector<token_id>> runs;
+  scheduled_answer long_one = a.make(20, 400, runs);
+  std::promise<void> begun, go_on;
+  long_one.options.on_token = [&, first = true](token_id) mutable {
+    if (std::exchange(first, false)) {
+      begun.set_value();
+      go_on.get_future().wait();
+    }
+    return true;
+  };
+  REQUIRE(a.what().add(one(std::move(long_one))));
+  begun.get_future().wait();
+  std::vector<scheduled_answer> two;
+  for (int i = 0; i < 2; ++i) two.push_back(a.make(20, 2, unused));
+  CHECK(!a.what().add(std::move(two)));
+  go_on.set_value();
+  CHECK(runs.get_future().get().size() == 400);
   scheduled_answer large = a.make(20, 2, unused);
   large.bytes = 251;
   bool refused = false;
@@ -269,25 +288,6 @@ TEST_CASE("a conversation goes on in its kept sequence, or plays its turns again
   CHECK(forgets.what().counts().cache_bytes == 0);
 }
 
-TEST_CASE("an answer can be cancelled or late while its earlier turns are played again, and the others go on") {
-  scheduling a;
-  std::promise<std::vector<token_id>> cancelled, late, stays;
-  const auto long_turns = [&](std::promise<std::vector<token_id>>& to) {
-    scheduled_answer asked = a.make(60, 3, to);
-    for (int i = 0; i < 19; ++i) asked.prompt.insert(asked.prompt.end(), asked.prompt.begin(), asked.prompt.begin() + 60);
-    asked.conversation = continued_conversation{{{20, 1100}}, "stages"};  // 1,080 decode steps
-    return asked;
-  };
-  std::vector<scheduled_answer> all;
-  all.push_back(long_turns(cancelled));
-  all.push_back(long_turns(late));
-  all.back().deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
-  all.push_back(a.make(30, 4, stays));
-  const auto tickets = a.what().add(std::move(all));
-  REQUIRE(tickets);
-  CHECK(stays.get_future().get() == a.alone(30, 4));
-  a.what().cancel(tickets->front());
-  CHECK_THROWS_AS(late.get_future().get(), deadline_passed);
 TEST_CASE("a conversation that is too long for the cache leaves the others in it") {
   const auto ask = [](scheduling& where, const std::vector<token_id>& prompt, const std::vector<earlier_turn>& turns) {
     std::promise<ended_answer> ended;
@@ -348,6 +348,25 @@ TEST_CASE("an alternative that began from other cached tokens than the answer th
   CHECK(of(alternative).result.cost.rows < of(reader).result.cost.rows);
 }
 
+TEST_CASE("an answer can be cancelled or late while its earlier turns are played again, and the others go on") {
+  scheduling a;
+  std::promise<std::vector<token_id>> cancelled, late, stays;
+  const auto long_turns = [&](std::promise<std::vector<token_id>>& to) {
+    scheduled_answer asked = a.make(60, 3, to);
+    for (int i = 0; i < 19; ++i) asked.prompt.insert(asked.prompt.end(), asked.prompt.begin(), asked.prompt.begin() + 60);
+    asked.conversation = continued_conversation{{{20, 1100}}, "stages"};  // 1,080 decode steps
+    return asked;
+  };
+  std::vector<scheduled_answer> all;
+  all.push_back(long_turns(cancelled));
+  all.push_back(long_turns(late));
+  all.back().deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  all.push_back(a.make(30, 4, stays));
+  const auto tickets = a.what().add(std::move(all));
+  REQUIRE(tickets);
+  CHECK(stays.get_future().get() == a.alone(30, 4));
+  a.what().cancel(tickets->front());
+  CHECK_THROWS_AS(late.get_future().get(), deadline_passed);
   std::promise<std::vector<token_id>> after;
   REQUIRE(a.what().add(one(a.make(25, 2, after))));
   CHECK(after.get_future().get() == a.alone(25, 2));

@@ -19,6 +19,13 @@ TEST_CASE("calls of Hermes and Qwen, with a text before them") {
   CHECK(read_tool_calls("<tool_call>{\"name\": \"time\", \"arguments\": {}}\n").calls.size() == 1);
 }
 
+TEST_CASE("an argument may have the text that begins a call") {
+  const answer_with_calls answer = read_tool_calls(
+      R"(<tool_call>{"name": "write", "arguments": {"text": "<tool_call> begins a call"}}</tool_call><tool_call>{"name": "time", "arguments": {}}</tool_call>)");
+  CHECK(answer.calls == std::vector<tool_call>{{"write", R"({"text":"<tool_call> begins a call"})"}, {"time", "{}"}});
+  CHECK(read_tool_calls(R"(<tool_call>{"name": "write", "arguments": {"text": "<tool_call>"}})").calls.size() == 1);
+}
+
 TEST_CASE("a call of Llama 3 is the whole answer") {
   const answer_with_calls answer = read_tool_calls(" {\"name\": \"weather\", \"parameters\": {\"city\": \"Lisbon\"}}\n");
   CHECK(answer.content.empty());
