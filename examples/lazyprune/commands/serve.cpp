@@ -25,12 +25,11 @@
 #include "models/sessions.hpp"
 #include "pages/html.hpp"
 #include "serve/chat_page.hpp"
-#include "serve/client_json.hpp"
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/request_log.hpp"
-#include "terminal/interrupts.hpp"
 #include "serve/scheduler.hpp"
+#include "terminal/interrupts.hpp"
 #include "words/chat_prompt.hpp"
 #include "words/model_words.hpp"
 
@@ -80,6 +79,7 @@ class api_keys {
     return allowed;
   }
 
+ private:
   /// An editor may leave blanks and a carriage return around a key. No client can send them.
   static std::string_view without_blanks(std::string_view line) {
     constexpr const char* blanks = " \t\r";
@@ -87,7 +87,6 @@ class api_keys {
     return begin == line.npos ? std::string_view() : line.substr(begin, line.find_last_not_of(blanks) + 1 - begin);
   }
 
- private:
   std::vector<std::string> keys_;
 };
 
@@ -172,26 +171,9 @@ class serving {
 
   /// Names everything that the rows of a prompt depend on: the model's files, and how this program computes.
   std::string identity() const {
-    std::string text = std::string(LAZYPRUNE_VERSION_STRING) + ' ' + model_.fingerprint() + ' ' + flags_.backend.backend + ' ' +
-                       std::string(isa_of(flags_.backend)) + ' ' + flags_.backend.dtype + ' ' + flags_.backend.kv +
-                       (flags_.backend.exact ? " exact" : "");
-    const auto add = [&](const std::filesystem::path& file) {
-      text += ' ' + std::to_string(std::filesystem::file_size(file)) + ' ' +
-              std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count());
-    };
-    const bool folder = std::filesystem::is_directory(model_.path());
-    const std::string name = model_.path().filename().string(), shards = name.substr(0, name.find("-00001-of-"));
-    std::set<std::filesystem::path> files;
-    if (!folder) files.insert(model_.path());
-    for (const auto& each :
-         std::filesystem::directory_iterator(folder ? model_.path() : std::filesystem::absolute(model_.path()).parent_path())) {
-      const std::filesystem::path& file = each.path();
-      const bool weights = file.extension() == ".safetensors" || file.extension() == ".gguf";
-      const bool shard = shards != name && file.filename().string().starts_with(shards + "-0");
-      if (each.is_regular_file() && weights && (folder || shard)) files.insert(std::filesystem::absolute(file));
-    }
-    std::ranges::for_each(files, add);
-    return text;
+    return std::string(LAZYPRUNE_VERSION_STRING) + ' ' + model_.fingerprint() + ' ' + flags_.backend.backend + ' ' +
+           std::string(isa_of(flags_.backend)) + ' ' + flags_.backend.dtype + ' ' + flags_.backend.kv +
+           (flags_.backend.exact ? " exact " : " ") + model_.state_of_files();
   }
 
   static bool is(const http_request& request, std::string_view method, std::string_view path) {
@@ -269,22 +251,33 @@ class serving {
   }
 
   void tokenize(const std::string& body, const http_reply& reply) {
-    const json parsed = read_client_json(body);
-    if (!parsed.is_object() || parsed.contains("prompt") == parsed.contains("messages"))
-      throw error("request", "", R"(an object with "prompt" or "messages")", "something else");
-    std::vector<token_id> ids;
-    if (parsed.contains("prompt")) {
-      if (!parsed["prompt"].is_string()) throw error("request", "prompt", "a string", dumped(parsed["prompt"]));
-      ids = tokens_.encode(parsed["prompt"].get<std::string>(), special_tokens::spelled_out);
-    } else {
-      ids = prompt_of(dumped(parsed["messages"])).ids;
-    }
+    const tokenize_request asked = read_tokenize_request(body);
+    const std::vector<token_id> ids = asked.prompt ? encoded(*asked.prompt) : prompt_of(asked.messages, asked.tools).ids;
     send_json(reply, 200, {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", context_}});
   }
 
+  /// Calls work(), which uses what a client sent. An `error` then names the request, so that the client gets status 400.
+  template <class Work>
+  static auto for_request(const Work& work) {
+    try {
+      return work();
+    } catch (const error& fault) {
+      if (fault.file() == "request") throw;
+      throw error("request", fault);
+    }
+  }
+
+  std::vector<token_id> encoded(const std::string& prompt) const {
+    return for_request([&] { return tokens_.encode(prompt, special_tokens::spelled_out); });
+  }
+
   /// Puts a chat into the model's template.
-  chat_prompt prompt_of(const std::string& messages, const std::string& tools = {}) const {
-    return lazyprune::program::prompt_of(chat_template(), tokens_, chat_of(messages, tools), flags_.documents.value_or(document_roles{}));
+  chat_prompt prompt_of(const std::string& messages, const std::string& tools) const { return rendered(chat_of(messages, tools)); }
+
+  chat_prompt rendered(chat_request chat) const {
+    const chat_words& words = chat_template();
+    return for_request(
+        [&] { return lazyprune::program::prompt_of(words, tokens_, std::move(chat), flags_.documents.value_or(document_roles{})); });
   }
 
   const chat_words& chat_template() const {
@@ -293,11 +286,13 @@ class serving {
   }
 
   static chat_request chat_of(const std::string& messages, const std::string& tools) {
-    chat_request request;
-    request.set_messages(messages, "messages");
-    if (!tools.empty()) request.set("tools", jinja::read_json(tools, "tools", chat_request::most_bytes));
-    request.set_add_generation_prompt(true);
-    return request;
+    return for_request([&] {
+      chat_request request;
+      request.set_messages(messages, "messages");
+      if (!tools.empty()) request.set("tools", jinja::read_json(tools, "tools", chat_request::most_bytes));
+      request.set_add_generation_prompt(true);
+      return request;
+    });
   }
 
   /// Returns the policy of a request. It never prunes the positions in `kept`.
@@ -312,13 +307,18 @@ class serving {
   }
 
   /// Returns the earlier turns of a chat whose sequence goes on. If there are any, sets prompt.kept to the kept positions of the first
-  /// turn, because a session's kept positions cannot change.
+  /// turn, because a session's kept positions cannot change. Some templates move a text when a turn is added: Mistral's write the tools
+  /// before the last user message. Then the first turn's tokens do not begin the chat, so the chat counts as one without earlier turns.
   std::vector<earlier_turn> turns_of(const completion_request& asked, chat_prompt& prompt) const {
     const chat_request chat = chat_of(asked.messages, asked.tools);
     if (!has_answers(chat)) return {};
     std::vector<earlier_turn> turns = earlier_turns(chat_template(), tokens_, chat, prompt.ids, ends_);
-    prompt.kept =
-        lazyprune::program::prompt_of(chat_template(), tokens_, first_turn(chat), flags_.documents.value_or(document_roles{})).kept;
+    if (turns.empty()) return {};
+    chat_prompt first = rendered(first_turn(chat));
+    // What the template writes before an answer may differ from what it writes for the model to go on.
+    const std::size_t shared = std::min(first.ids.size(), turns.front().prompt_end);
+    if (!std::ranges::equal(std::span(first.ids).first(shared), std::span(prompt.ids).first(shared))) return {};
+    prompt.kept = std::move(first.kept);
     return turns;
   }
 
@@ -353,7 +353,7 @@ class serving {
     if (chat)
       prompt = prompt_of(asked.messages, asked.tools);
     else if (asked.prompt)
-      prompt.ids = tokens_.encode(*asked.prompt, special_tokens::spelled_out);
+      prompt.ids = encoded(*asked.prompt);
     else
       prompt.ids = asked.ids;
     if (prompt.ids.empty() || prompt.ids.size() >= context_)
@@ -369,9 +369,9 @@ class serving {
     const auto answer = std::make_shared<completion_answer>(asked, chat, id, name_, prompt.ids, tokens_, reply);
     std::optional<continued_conversation> conversation;
     if (asked.continues) conversation.emplace().turns = turns_of(asked, prompt);
-    const policy_spec policy = policy_of(asked, prompt.kept);
+    const policy_spec policy = for_request([&] { return policy_of(asked, prompt.kept); });
     if (conversation) conversation->policy = flags_of(policy, layers_of(model_.config()), policies_);
-    const any_session session = new_session(policy, model_.config(), policies_);
+    const any_session session = for_request([&] { return new_session(policy, model_.config(), policies_); });
     std::vector<scheduled_answer> choices;
     const std::uint64_t seed = asked.seed ? *asked.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
     for (std::size_t i = 0; i < asked.choices; ++i) {
@@ -420,6 +420,7 @@ class serving {
   std::time_t started_ = std::time(nullptr);
   std::optional<found_once<chat_words>> chat_;
   std::vector<token_id> ends_;
+  std::string identity_;  // of the rows in --cache-file
   std::unique_ptr<lazyprune::program::engine> engine_;
   std::size_t kv_token_ = 0, requests_ = 0;
   std::optional<scheduler> scheduler_;
@@ -432,4 +433,3 @@ int serve(const serve_flags& flags, const policy_registry& policies) { return se
 
 }  // namespace program
 }  // namespace lazyprune
-  std::string identity_;  // of the rows in --cache-file

@@ -33,6 +33,9 @@ fault_answer answer_to(const std::exception& fault) {
   const auto* const known = dynamic_cast<const error*>(&fault);
   if (!known) return {500, error_json(fault.what(), "server_error")};
   const std::optional<std::string> param = known->place().empty() ? std::nullopt : std::optional(known->place());
+  // The batch finds wrong token ids. All other errors about what a client sent name the request.
+  const bool of_client = known->file() == "request" || known->file() == "tokens";
+  if (!of_client && known->code() != error_code::no_memory) return {500, error_json(fault.what(), "server_error")};
   switch (known->code()) {
     case error_code::bad_input:
       return {400, error_json(fault.what(), "invalid_request_error", param, "invalid_value")};
@@ -185,9 +188,9 @@ void completion_answer::send_text(choice& from) {
 
 void completion_answer::ended(std::size_t which, const ended_answer& answer) {
   choice& of = choices_[which];
-  of.text.feed(of.decoder.flush());
+  const bool stopped = !of.text.feed(of.decoder.flush());  // a stop text may be in the bytes that the decoder has held back
   of.text.flush();
-  of.reason = answer.result.reason == finish_reason::length ? "length" : "stop";
+  of.reason = answer.result.reason == finish_reason::length && !stopped ? "length" : "stop";
   if (!request_.tools.empty()) {
     answer_with_calls parsed = read_tool_calls(of.text.text());
     of.unsent = std::move(parsed.content);

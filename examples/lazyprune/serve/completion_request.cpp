@@ -280,5 +280,21 @@ completion_request read_completion_request(std::string_view body, bool chat) {
   return request;
 }
 
+tokenize_request read_tokenize_request(std::string_view body) {
+  const json parsed = read_client_json(body);
+  request_fields all(parsed, "");
+  tokenize_request request;
+  request.prompt = all.text("prompt");
+  if (request.prompt && parsed.contains("messages")) all.refuse("messages", R"(only one of "prompt" and "messages")", "both");
+  if (!request.prompt) {
+    if (!parsed.contains("messages")) all.refuse("prompt", R"("prompt" or "messages")", "neither");
+    request.messages = read_messages(all);
+    request.tools = read_tools(all);
+  }
+  all.without_effect({"model"});
+  all.end();
+  return request;
+}
+
 }  // namespace program
 }  // namespace lazyprune

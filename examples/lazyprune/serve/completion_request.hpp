@@ -41,5 +41,14 @@ struct completion_request {
 /// throws, and names the field, if a field is unknown, wrong or not supported (unsupported).
 completion_request read_completion_request(std::string_view body, bool chat);
 
+/// A request for the ids of a prompt.
+struct tokenize_request {
+  std::optional<std::string> prompt{};  // a text, or
+  std::string messages{}, tools{};      // a chat, in the form of completion_request
+};
+
+/// Reads the body of a request to /tokenize. Throws `error` as read_completion_request does.
+tokenize_request read_tokenize_request(std::string_view body);
+
 }  // namespace program
 }  // namespace lazyprune

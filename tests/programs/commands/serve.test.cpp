@@ -168,6 +168,27 @@ TEST_CASE("with \"continue\", a conversation goes on in its own sequence, and an
   CHECK(caches.post("/v1/chat/completions", {{"messages", messages}, {"n", 2}, {"pruning", {{"continue", true}}}}).status == 400);
 }
 
+TEST_CASE("\"continue\" takes a chat as a whole if its template moves a text when a turn is added") {
+  const temporary_folder folder;
+  write_file(folder / "chat.jinja",
+             "{% for m in messages %}{% if loop.last %}{{ tools[0].function.name }} {% endif %}"
+             "{% if m.role == 'assistant' %} {{ m.content | trim }}</s>{% else %}<s>{{ m.content }} answer :{% endif %}{% endfor %}");
+  served server({"--chat-template-file", folder / "chat.jinja", "--cache-memory", "0"});
+  const auto ask = [&](bool goes_on) {
+    return server.chat({{"messages", json::array({{{"role", "user"}, {"content", "the old council"}},
+                                                  {{"role", "assistant"}, {"content", "remembered the quarries"}},
+                                                  {{"role", "user"}, {"content", words(700)}}})},
+                        {"tools", json::array({{{"type", "function"}, {"function", {{"name", words(60)}}}}})},
+                        {"max_tokens", 4},
+                        {"temperature", 0},
+                        {"pruning", {{"stages", "2:0.1"}, {"continue", goes_on}, {"show_kept", true}}}});
+  };
+  const json whole = ask(false), continued = ask(true);
+  CHECK(whole["usage"]["pruning"]["rows"] < whole["usage"]["pruning"]["dense_rows"]);
+  CHECK(continued["usage"]["pruning"]["kept"] == whole["usage"]["pruning"]["kept"]);
+  CHECK(continued["choices"] == whole["choices"]);
+}
+
 TEST_CASE("with --cache-file, a new server reuses the prompts of the server before it, and gives the same answers") {
   const temporary_folder folder;
   const std::string file = folder / "cache";
@@ -182,6 +203,7 @@ TEST_CASE("with --cache-file, a new server reuses the prompts of the server befo
   }
   {
     served server({"--cache-file", file});
+    CHECK(server.metric("cache_bytes") > 0);
     const json second = server.completion(asked);
     CHECK(cached(second) > 500);
     CHECK(second["choices"] == first["choices"]);
@@ -203,7 +225,6 @@ TEST_CASE("with --cache-file, a new server reuses the prompts of the server befo
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write_file(file, bytes);
   refused();
-    CHECK(server.metric("cache_bytes") > 0);
   write_file(file, "a letter that nobody wants to lose");
   refused();
   CHECK(file_text(file) == "a letter that nobody wants to lose");
@@ -218,27 +239,6 @@ TEST_CASE("with --cache-file, a new server reuses the prompts of the server befo
   CHECK(end.err.find("gone/cache") != std::string::npos);
 }
 
-TEST_CASE("show_kept says how many layers computed each token of the prompt, whatever the cache holds") {
-  served caches, forgets({"--cache-memory", "0"});
-  const std::string text = words(700) + " \xf0\x9f\x98\x80";
-  const auto ask = [&](const served& server, const json& pruning) {
-    return server.completion({{"prompt", text}, {"max_tokens", 1}, {"temperature", 0}, {"pruning", pruning}});
-  };
-  const auto kept = [](const json& answer) { return answer["usage"]["pruning"]["kept"]; };
-  for (const json& policy : std::vector<json>{json(), json({{"stages", "2:0.1"}}), json({{"policy", "dense"}})}) {
-    CAPTURE(policy.dump());
-    json pruning = policy.is_null() ? json::object() : policy;
-    pruning["show_kept"] = true;
-    const json alone = ask(forgets, pruning), first = ask(caches, pruning), second = ask(caches, pruning);
-    const json plain = ask(forgets, policy);
-    CHECK(alone["choices"] == plain["choices"]);
-    CHECK(alone["usage"]["pruning"]["rows"] == plain["usage"]["pruning"]["rows"]);
-    CHECK(!plain["usage"]["pruning"].contains("kept"));
-    const std::vector<std::size_t> layers = kept(alone)["layers"];
-    CHECK(layers.size() == alone["usage"]["prompt_tokens"]);
-    const std::vector<std::string> texts = kept(alone)["texts"];
-    CHECK(texts.size() == layers.size());
-    CHECK(std::accumulate(texts.begin(), texts.end(), std::string()).ends_with(text));
 TEST_CASE("the rows of --cache-file belong to the model's files as they were when the server started") {
   const temporary_folder folder;
   const std::string model = folder / "model", weights = model + "/model.safetensors", file = folder / "cache";
@@ -299,6 +299,27 @@ TEST_CASE("a signal while the server writes the cache ends it, and leaves no unf
   CHECK(was_in_time);
 }
 
+TEST_CASE("show_kept says how many layers computed each token of the prompt, whatever the cache holds") {
+  served caches, forgets({"--cache-memory", "0"});
+  const std::string text = words(700) + " \xf0\x9f\x98\x80";
+  const auto ask = [&](const served& server, const json& pruning) {
+    return server.completion({{"prompt", text}, {"max_tokens", 1}, {"temperature", 0}, {"pruning", pruning}});
+  };
+  const auto kept = [](const json& answer) { return answer["usage"]["pruning"]["kept"]; };
+  for (const json& policy : std::vector<json>{json(), json({{"stages", "2:0.1"}}), json({{"policy", "dense"}})}) {
+    CAPTURE(policy.dump());
+    json pruning = policy.is_null() ? json::object() : policy;
+    pruning["show_kept"] = true;
+    const json alone = ask(forgets, pruning), first = ask(caches, pruning), second = ask(caches, pruning);
+    const json plain = ask(forgets, policy);
+    CHECK(alone["choices"] == plain["choices"]);
+    CHECK(alone["usage"]["pruning"]["rows"] == plain["usage"]["pruning"]["rows"]);
+    CHECK(!plain["usage"]["pruning"].contains("kept"));
+    const std::vector<std::size_t> layers = kept(alone)["layers"];
+    CHECK(layers.size() == alone["usage"]["prompt_tokens"]);
+    const std::vector<std::string> texts = kept(alone)["texts"];
+    CHECK(texts.size() == layers.size());
+    CHECK(std::accumulate(texts.begin(), texts.end(), std::string()).ends_with(text));
     CHECK(std::accumulate(layers.begin(), layers.end(), std::size_t{0}) == alone["usage"]["pruning"]["rows"]);
     CHECK(layers.back() == 6);
     CHECK((std::ranges::count(layers, 6u) == std::ssize(layers)) == (policy == json({{"policy", "dense"}})));
@@ -569,6 +590,55 @@ TEST_CASE("errors have OpenAI's form") {
   CHECK(server.get("/health").status == 200);
 }
 
+TEST_CASE("/tokenize counts a chat as the chat's endpoint does, and refuses what it does not know") {
+  const temporary_folder folder;
+  write_file(folder / "chat.jinja",
+             "{% if tools %}{% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}{% for m in messages %}{{ m.content or '' }}"
+             "{% for c in m.tool_calls or [] %}{{ c.function.arguments.place }}{% endfor %} . {% endfor %}");
+  served server({"--chat-template-file", folder / "chat.jinja"});
+  const json parts = json::array({{{"type", "text"}, {"text", "the old"}}, {{"type", "text"}, {"text", "council"}}});
+  const json call{{"type", "function"}, {"function", {{"name", "find"}, {"arguments", R"({"place":"the quarries"})"}}}};
+  json body{{"messages", json::array({{{"role", "user"}, {"content", parts}},
+                                      {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}},
+                                      {{"role", "tool"}, {"content", "remembered"}}})},
+            {"tools", json::array({{{"type", "function"}, {"function", {{"name", "find the bridge"}}}}})}};
+  const json counted = json::parse(server.post("/tokenize", body).body);
+  REQUIRE(counted.contains("count"));
+  json asked = body;
+  asked["max_tokens"] = 1;
+  CHECK(counted["count"] == server.chat(asked)["usage"]["prompt_tokens"]);
+  CHECK(counted["count"] > 10);
+  body["tool"] = 1;
+  CHECK(server.post("/tokenize", body).status == 400);
+  for (const json& wrong : {json::object(), json({{"prompt", 3}}), json({{"prompt", "a"}, {"messages", asked["messages"]}}), json(3)}) {
+    CAPTURE(wrong.dump());
+    CHECK(server.post("/tokenize", wrong).status == 400);
+  }
+}
+
+TEST_CASE("a chat that the template refuses is the client's fault, and a template that cannot be used is the server's") {
+  const temporary_folder folder;
+  write_file(folder / "broken.jinja", "{% if %}");
+  write_file(folder / "strict.jinja", "{{ raise_exception('only one message') }}");
+  const json asked{{"messages", json::array({{{"role", "user"}, {"content", "the council"}}})}, {"max_tokens", 1}};
+  served broken({"--chat-template-file", folder / "broken.jinja"}), strict({"--chat-template-file", folder / "strict.jinja"});
+  CHECK(broken.post("/v1/chat/completions", asked).status == 500);
+  const http_answer refused = strict.post("/v1/chat/completions", asked);
+  CHECK(refused.status == 400);
+  CHECK(refused.body.find("only one message") != refused.body.npos);
+}
+
+TEST_CASE("a context that -c asks for must fit into memory with its keys and values") {
+  const temporary_folder folder;
+  std::filesystem::copy(bundled_model, folder / "model");
+  json config = json::parse(file_text(folder / "model/config.json"));
+  config["max_position_embeddings"] = 1u << 30;
+  write_file(folder / "model/config.json", config.dump());
+  const program_result refused = lazyprune_program({"serve", "--port", "0", "-m", folder / "model", "-c", std::to_string(1u << 30)});
+  CHECK(refused.code == 3);
+  CHECK(refused.err.find("GiB of keys and values") != refused.err.npos);
+}
+
 TEST_CASE("the page at / is one file that loads nothing else, and needs no key") {
   const temporary_folder folder;
   write_file(folder / "keys", "first-key\n");
@@ -612,6 +682,14 @@ TEST_CASE("with keys, only requests that have one are answered") {
   }
   for (const std::string key : {"first-key", "second-key"})
     CHECK(server.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
+  write_file(folder / "edited", "first-key\r\n \t\r\n  second-key \t\r\n");  // as another system's editor may write it
+  served edited({"--api-key-file", folder / "edited"});
+  for (const std::string key : {"first-key", "second-key"})
+    CHECK(edited.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
+  CHECK(edited.get("/v1/models", "Authorization: Bearer \r\n").status == 401);
+  write_file(folder / "strange", "first-key\nsecond\x01key\n");
+  CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "strange"})) ==
+        complaint_at("--api-key-file: " + folder / "strange" + ": line 2", {"control characters"}));
   write_file(folder / "none", "\n");
   CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "none"})).code == 1);
 }
@@ -682,14 +760,6 @@ void check_tool_loop(const std::string& model, const std::string& begin, const s
 
   const std::vector<std::string> flags{"run", "-t", "1", "-n", "3", "--ignore-eos", "--stages", stages, "--trace", folder / "trace.jsonl"};
   /// The pieces of the prompt that were pruned, in all layers of all steps.
-  write_file(folder / "edited", "first-key\r\n \t\r\n  second-key \t\r\n");  // as another system's editor may write it
-  served edited({"--api-key-file", folder / "edited"});
-  for (const std::string key : {"first-key", "second-key"})
-    CHECK(edited.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
-  CHECK(edited.get("/v1/models", "Authorization: Bearer \r\n").status == 401);
-  write_file(folder / "strange", "first-key\nsecond\x01key\n");
-  CHECK(complaint(lazyprune_program({"serve", "--port", "0", "--api-key-file", folder / "strange"})) ==
-        complaint_at("--api-key-file: " + folder / "strange" + ": line 2", {"control characters"}));
   const auto pruned = [&] {
     std::vector<std::string> all;
     for (const std::string& line : lines_of(file_text(folder / "trace.jsonl"))) {
