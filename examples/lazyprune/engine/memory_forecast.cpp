@@ -66,7 +66,7 @@ std::size_t kv_bytes(const opened_model& model, const backend_flags& flags, std:
   const model_config& c = model.config();
   if (flags.backend == "reference")
     return length * c.layers * 2 * c.n_kv_heads * c.head_dim * (flags.dtype == "f32" ? sizeof(float) : sizeof(double));
-  if (const auto type = kv_type_of(flags)) return memory_of(c, *type, *type, length).kv;
+  if (const auto type = kv_type_of(flags)) return memory_of(c, *type, dtype::f32, length).kv;
   const context_memory wide = memory_of(c, dtype::f32, dtype::f32, length);  // throws if the bytes do not fit
   if (flags.dtype == "f32") return wide.kv;
   const context_memory narrow = memory_of(c, dtype::bf16, dtype::bf16, length);
