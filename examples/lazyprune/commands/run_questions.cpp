@@ -19,6 +19,7 @@
 #include "words/prompt_text.hpp"
 
 #include <lazyprune/files/line_reader.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/rope.hpp>
 
 namespace lazyprune {
@@ -27,7 +28,6 @@ namespace {
 
 /// Returns whether a line has nothing but the line break of Windows, or the byte order mark.
 bool is_blank(std::string_view line) {
-  constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
   if (line.starts_with(utf8_mark)) line.remove_prefix(utf8_mark.size());
   return line.find_first_not_of('\r') == line.npos;
 }

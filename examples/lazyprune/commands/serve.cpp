@@ -315,7 +315,7 @@ class serving {
     std::vector<earlier_turn> turns = earlier_turns(chat_template(), tokens_, chat, prompt.ids, ends_);
     if (turns.empty()) return {};
     chat_prompt first = rendered(first_turn(chat));
-    // What the template writes before an answer may differ from what it writes for the model to go on.
+    // Before an answer, the template may write another text than before the place where the model goes on.
     const std::size_t shared = std::min(first.ids.size(), turns.front().prompt_end);
     if (!std::ranges::equal(std::span(first.ids).first(shared), std::span(prompt.ids).first(shared))) return {};
     prompt.kept = std::move(first.kept);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <iostream>
-#include <string_view>
 #include <utility>
 
 #include <poll.h>
@@ -14,6 +13,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/descriptor.hpp>
+#include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -31,7 +31,6 @@ bool typed_lines::wait() const {
 
 std::optional<std::string> typed_lines::next() {
   std::optional<std::string> line = read_line();
-  constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
   if (std::exchange(first_, false) && line && line->starts_with(utf8_mark)) line->erase(0, utf8_mark.size());
   return line;
 }

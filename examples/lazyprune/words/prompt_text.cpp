@@ -8,12 +8,11 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/read_to_end.hpp>
+#include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 namespace program {
 namespace {
-
-constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
 
 /// Throws `error` if the text begins with a byte order mark of UTF-16, as Windows writes it, or has a NUL byte. Without the mark, UTF-16
 /// still shows in English text, because every other byte is NUL.

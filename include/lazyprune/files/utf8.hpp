@@ -11,6 +11,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
+/// The byte order mark with which some programs begin a text in UTF-8.
+inline constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
+
 /// Returns how many bytes a UTF-8 character has, by the leading bits of its first byte. Returns 1 if these bits are not those of a first
 /// byte. Looks only at the bits: 0xC0 gives 2 and 0xF5 gives 4, although no well-formed character begins with these bytes.
 constexpr std::size_t utf8_length(char first) {

@@ -248,27 +248,33 @@ TEST_CASE("an answer that takes longer than it may fails, whether it waits or ru
   CHECK(stays.get_future().get() == a.alone(25, 2));
 }
 
+namespace {
+
+/// Answers the last turn of a conversation. Its first token ends the answer.
+ended_answer answer_to_turn(scheduling& where, const std::vector<token_id>& prompt, const std::vector<earlier_turn>& turns) {
+  std::promise<ended_answer> ended;
+  std::promise<std::vector<token_id>> failed;
+  scheduled_answer asked = where.make(20, 3, failed);
+  asked.prompt = prompt;
+  asked.conversation = continued_conversation{turns, "stages"};
+  asked.options.eos = all_tokens();
+  asked.options.ignore_eos = false;
+  asked.ended = [&](const ended_answer& answer) { ended.set_value(answer); };
+  REQUIRE(where.what().add(one(std::move(asked))));
+  return ended.get_future().get();
+}
+
+}  // namespace
+
 TEST_CASE("a conversation goes on in its kept sequence, or plays its turns again: the tokens are the same") {
   scheduler_limits forgetful = scheduling::roomy();
   forgetful.cache_bytes = 0;
   scheduling keeps, forgets(forgetful);
-  const auto ask = [](scheduling& where, const std::vector<token_id>& prompt, const std::vector<earlier_turn>& turns) {
-    std::promise<ended_answer> ended;
-    std::promise<std::vector<token_id>> failed;
-    scheduled_answer asked = where.make(20, 3, failed);
-    asked.prompt = prompt;
-    asked.conversation = continued_conversation{turns, "stages"};
-    asked.options.eos = all_tokens();  // the first token ends the answer
-    asked.options.ignore_eos = false;
-    asked.ended = [&](const ended_answer& answer) { ended.set_value(answer); };
-    REQUIRE(where.what().add(one(std::move(asked))));
-    return ended.get_future().get();
-  };
   std::vector<token_id> prompt = keeps.prompt(60);
   std::vector<earlier_turn> turns;
   for (int turn = 0; turn < 4; ++turn) {
     CAPTURE(turn);
-    const ended_answer kept = ask(keeps, prompt, turns), played = ask(forgets, prompt, turns);
+    const ended_answer kept = answer_to_turn(keeps, prompt, turns), played = answer_to_turn(forgets, prompt, turns);
     CHECK(kept.result.tokens == played.result.tokens);
     CHECK(kept.cached_tokens == (turn == 0 ? 0 : turns.back().answer_end));
     CHECK(played.cached_tokens == 0);
@@ -283,43 +289,31 @@ TEST_CASE("a conversation goes on in its kept sequence, or plays its turns again
     prompt.insert(prompt.end(), more.begin() + 60, more.end());
   }
   turns.front().answer_end += 1;  // other turns: the kept sequence does not fit
-  CHECK(ask(keeps, prompt, turns).cached_tokens == 0);
+  CHECK(answer_to_turn(keeps, prompt, turns).cached_tokens == 0);
   CHECK(keeps.what().counts().cache_bytes > 0);
   CHECK(forgets.what().counts().cache_bytes == 0);
 }
 
 TEST_CASE("a conversation that is too long for the cache leaves the others in it") {
-  const auto ask = [](scheduling& where, const std::vector<token_id>& prompt, const std::vector<earlier_turn>& turns) {
-    std::promise<ended_answer> ended;
-    std::promise<std::vector<token_id>> failed;
-    scheduled_answer asked = where.make(20, 3, failed);
-    asked.prompt = prompt;
-    asked.conversation = continued_conversation{turns, "stages"};
-    asked.options.eos = all_tokens();
-    asked.options.ignore_eos = false;
-    asked.ended = [&](const ended_answer& answer) { ended.set_value(answer); };
-    REQUIRE(where.what().add(one(std::move(asked))));
-    return ended.get_future().get();
-  };
   scheduling measures;
   const std::vector<token_id> small = measures.prompt(20);
   std::vector<token_id> large(100, 5);
-  ask(measures, small, {});
+  answer_to_turn(measures, small, {});
   const std::size_t small_bytes = measures.what().counts().cache_bytes;
-  ask(measures, large, {});
+  answer_to_turn(measures, large, {});
   const std::size_t large_bytes = measures.what().counts().cache_bytes - small_bytes;
   REQUIRE(small_bytes < large_bytes);
 
   scheduler_limits limits = scheduling::roomy();
   limits.cache_bytes = small_bytes + large_bytes;  // conversations get half of it
   scheduling a(limits);
-  const ended_answer first = ask(a, small, {});
-  ask(a, large, {});
+  const ended_answer first = answer_to_turn(a, small, {});
+  answer_to_turn(a, large, {});
   CHECK(a.what().counts().cache_bytes == small_bytes);
   std::vector<token_id> next = small;
   next.push_back(first.result.tokens.back());
   for (token_id id = 10; id < 20; ++id) next.push_back(id);
-  CHECK(ask(a, next, {{small.size(), small.size()}}).cached_tokens == small.size());
+  CHECK(answer_to_turn(a, next, {{small.size(), small.size()}}).cached_tokens == small.size());
 }
 
 TEST_CASE("an alternative that began from other cached tokens than the answer that reads its prompt has the same dense rows") {
