@@ -5,7 +5,7 @@ set(CMAKE_C_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE
 set(CMAKE_CUDA_FLAGS "-Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-parentheses" CACHE STRING "" FORCE) # the code that nvcc generates has superfluous parentheses
 set(LAZYPRUNE_COMPUTES -O1 CACHE STRING "Flags of code that computes much" FORCE)
 set(LAZYPRUNE_LIGHT -O1 CACHE STRING "Flags of code that takes longer to compile than to run" FORCE)
-set(LAZYPRUNE_SHORT -O0 CACHE STRING "Flags of programs that run for a moment" FORCE)
+set(LAZYPRUNE_SHORT -O0 CACHE STRING "Flags of examples and benchmarks, which are only compiled or run for a moment" FORCE)
 set(LAZYPRUNE_ONE_UNIT ON CACHE BOOL "Compile the program in two units instead of one a folder" FORCE)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON CACHE BOOL "" FORCE)
 set(LAZYPRUNE_BUILD_TESTS ON CACHE BOOL "" FORCE)

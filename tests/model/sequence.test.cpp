@@ -839,7 +839,8 @@ void check_saving(Backend backend) {
 TEST_CASE("for every policy, a loaded sequence goes on with the bits of the saved one") {
   check_saving(reference<double>(execution{}));
   check_saving(cpu(execution{}));
-  for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) check_saving(cpu(execution{.kv = kv}));
+  for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0})
+    if (test_all || kv == dtype::q8_0) check_saving(cpu(execution{.kv = kv}));
 }
 
 TEST_CASE("changed bytes with a correct checksum are refused, or give a sequence that works") {
@@ -858,7 +859,7 @@ TEST_CASE("changed bytes with a correct checksum are refused, or give a sequence
     read(work, seq, std::span(tokens).subspan(9, 6), 4);
     for (const std::string& bytes : {chunks, saved(backend, seq)}) {
       CHECK(resealed(bytes) == bytes);
-      for (std::size_t at = 0; at + 8 < bytes.size(); at += (at < 700 ? 1 : 37) * one_in(std::size_t{3}))
+      for (std::size_t at = 0; at + 8 < bytes.size(); at += (at < 700 ? 1 : 37) * one_in(std::size_t{7}))
         for (const int bits : {1, 2, 0x80, 0xff}) {
           std::string changed = bytes;
           changed[at] = static_cast<char>(changed[at] ^ bits);
@@ -875,7 +876,7 @@ TEST_CASE("changed bytes with a correct checksum are refused, or give a sequence
         }
     }
   }
-  CHECK(accepted > 100 / one_in(3u));
+  CHECK(accepted > 100 / one_in(7u));
   for (const char* const place : {"format", "layers", "hidden size", "vocabulary", "tokens", "hidden state", "state", "slots", "keys"}) {
     CAPTURE(place);
     CHECK(refused[place] > 0);
