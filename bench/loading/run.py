@@ -6,7 +6,7 @@
 
 MODEL is a .gguf file or a directory. Each round measures four times:
   plain read  drops the files from the page cache and reads them to the end
-  loading     drops them again and runs `lazyprune run -m MODEL --policy dense --ids 1 -n 0`
+  loading     drops them again and runs `lazyprune run -m MODEL --policy dense --ids 1 -n 1`. The time to first token does not count.
   in memory   runs the same command again, now with the files in the page cache
   cat         runs `cat` on the files in the page cache
   copy        copies the files from the page cache into new memory, on all cores, and frees it. No load that packs its weights takes less.
@@ -18,6 +18,7 @@ the file in memory.
 """
 import argparse
 import ctypes
+import json
 import mmap
 import os
 import pathlib
@@ -118,8 +119,10 @@ def main():
         files = files_of(model)
 
         def load():
-            command = [options.program, "run", "-m", model, "--policy", "dense", "--ids", "1", "-n", "0", "--json"]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            command = [options.program, "run", "-m", model, "--policy", "dense", "--ids", "1", "-n", "1", "--json"]
+            begin = time.monotonic()
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+            return time.monotonic() - begin - json.loads(done.stdout)["ttft_s"]
 
         def cat():
             subprocess.run(["cat", *files], check=True, stdout=subprocess.DEVNULL)
@@ -132,8 +135,8 @@ def main():
                 drop(files)
                 times[-1].append(seconds(lambda: read(files)))
                 drop(files)
-                times[-1].append(seconds(load))
-            times[-1] += [seconds(load), seconds(cat), seconds(lambda: copy(files))]
+                times[-1].append(load())
+            times[-1] += [load(), seconds(cat), seconds(lambda: copy(files))]
         medians = [statistics.median(column) for column in zip(*times)]
         size = sum(path.stat().st_size for path in files) / 1e9
         cells = []

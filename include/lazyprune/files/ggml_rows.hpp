@@ -36,7 +36,10 @@ class ggml_rows final : public row_reader {
   const block_format* format() const override { return keeps_ ? type_.format : nullptr; }
 
   void read_blocks(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, quantized_block* to) const override {
-    type_.read_blocks(place(matrix, row, first * type_.values), count, to);
+    const std::byte* const from = place(matrix, row, first * type_.values);
+    // Backends read some blocks of many rows in turn. The processor does not find this pattern itself.
+    for (std::size_t ahead = count * type_.bytes; ahead < 2 * count * type_.bytes; ahead += 64) __builtin_prefetch(from + ahead);
+    type_.read_blocks(from, count, to);
   }
 
   void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {

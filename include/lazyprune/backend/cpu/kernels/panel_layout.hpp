@@ -112,11 +112,12 @@ struct panel_layout {
 
   /// Writes the blocks of 32 outputs. The block of an output is `stride` blocks after that of the output before.
   void write(const quantized_block* blocks, std::size_t stride, std::byte* panel) const {
+    const std::size_t groups = format.groups();  // a division, which the compiler would repeat, because bytes may alias the format
     for (std::size_t output = 0; output < tile_outputs; ++output) {
       const quantized_block& b = blocks[output * stride];
       std::memcpy(panel + 2 * output, &b.scale, 2);
       if (format.has_least) std::memcpy(panel + leasts + 2 * output, &b.least, 2);
-      for (std::size_t g = 0; format.groups() > 1 && g < format.groups(); ++g) {
+      for (std::size_t g = 0; groups > 1 && g < groups; ++g) {
         panel[group_scales + g * tile_outputs + output] = static_cast<std::byte>(b.scales[g]);
         if (format.has_least) panel[group_leasts + g * tile_outputs + output] = static_cast<std::byte>(b.leasts[g]);
       }
