@@ -50,6 +50,23 @@ TEST_CASE("a fingerprint depends on the sizes and the first norm, and not on the
   CHECK(of(norm_alone(weights, false)) != own);
 }
 
+TEST_CASE("a digest of weights depends on the config, and on the type and the bytes of each tensor, but not on the path") {
+  const auto of = [&](const std::string& file, const std::string& more = "") {
+    small_folder folder;
+    folder.write("config.json", config + more);
+    folder.write("model.safetensors", file);
+    return weights_digest(checkpoint(folder.path()));
+  };
+  const std::vector<float> weights{0.5f, 1.0078125f, -2.0f, 0.0f};
+  const std::string own = of(norm_alone(weights, false));
+  CHECK(own.size() == 16);
+  CHECK(of(norm_alone(weights, false)) == own);
+  CHECK(of(norm_alone(weights, true)) != own);
+  CHECK(of(norm_alone({0.5f, 1.0078125f, -2.0f, 0.0000001f}, false)) != own);
+  CHECK(of(norm_alone({0.25f, 1.0078125f, -2.0f, 0.0f}, false)) != own);
+  CHECK(of(norm_alone(weights, false), " ") != own);
+}
+
 TEST_CASE("a fingerprint needs the first norm") {
   const small_folder folder;
   CHECK(error_of([&] { model_fingerprint(checkpoint(folder.path())); }).find("input_layernorm") != std::string::npos);

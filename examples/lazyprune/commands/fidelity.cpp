@@ -132,7 +132,7 @@ class comparison {
     run_record record{.command = "fidelity",
                       .model = well_formed(model_.path().string()),
                       .name = well_formed(model_name(model_.path())),
-                      .fingerprint = model_.fingerprint(),
+                      .fingerprint = model_.identity(),
                       .layers = model_.layers(),
                       .part = flags_.parts.which()};
     for (std::size_t s = 0; s < settings_.size(); ++s)

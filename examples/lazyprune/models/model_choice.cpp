@@ -128,6 +128,8 @@ std::string opened_model::stages_to_compare() const {
 
 std::string opened_model::fingerprint() const { return model_fingerprint(*files_); }
 
+std::string opened_model::identity() const { return fingerprint() + '-' + weights_digest(*files_); }
+
 std::string opened_model::state_of_files() const {
   std::set<std::string> names;
   if (files_->gguf()) names.insert(files_->gguf()->file().name());  // it may have no tensors

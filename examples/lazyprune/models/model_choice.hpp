@@ -81,6 +81,10 @@ class opened_model {
   /// Returns what tells the model from others of the same shape (model_fingerprint).
   std::string fingerprint() const;
 
+  /// Returns what tells the model from all others, also from files of the same model that are quantized differently: the fingerprint and
+  /// the weights' digest.
+  std::string identity() const;
+
   /// Returns a text that differs after a change of the files that hold the weights or the config: the sizes of these files, the times at
   /// which they were written, and config.json itself. The names of the files do not matter. Throws std::filesystem::filesystem_error if a
   /// file is gone.

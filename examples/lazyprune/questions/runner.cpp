@@ -89,7 +89,7 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
     flags_.chat = words_.find_chat() ? own_template : "none";
   }
   read_.assign(questions_.size(), reading::not_yet);
-  fingerprint_ = model_.fingerprint();
+  identity_ = model_.identity();
   if (flags_.chat == own_template) template_ = words_.chat_for("--chat");
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
@@ -117,14 +117,14 @@ std::string runner::how_asked(std::size_t question_number, bool timed) const {
   if (!timed) text.append(", not timed");
   text.append(", prompt ").append(hex_text(digest_of(lazyprune::prompt_of(*q.task, q.sample))));
   if (template_) text.append(", template ").append(hex_text(template_digest(*template_, flags_.words)));
-  return text + ", model " + fingerprint_;
+  return text + ", model " + identity_;
 }
 
 run_record runner::record(std::string command, const run_part& part) const {
   run_record record{.command = std::move(command),
                     .model = well_formed(model_.path().string()),
                     .name = well_formed(model_name(model_.path())),
-                    .fingerprint = fingerprint_,
+                    .fingerprint = identity_,
                     .layers = layers(),
                     .part = part};
   for (const question& q : questions_) {

@@ -149,7 +149,7 @@ class runner {
   chat_format chat_;
   question_set questions_;
   opened_model model_;
-  std::string fingerprint_;  // of model_
+  std::string identity_;  // of model_
   model_words words_;
   const tokenizer& tokenizer_;
   std::optional<chat_words> template_;  // set with --chat template

@@ -1,32 +1,64 @@
 // SPDX-License-Identifier: MIT
-// Tells models apart that have the same shape, so that a calibration is not used with another model than its own.
+// Tells models apart that have the same shape. A calibration may then not be used with another model than its own, and the answers of two
+// models may not be mixed.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
+#include <lazyprune/files/model_folder.hpp>
+#include <lazyprune/files/stored_tensor.hpp>
 #include <lazyprune/model/config.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
+
+namespace detail {
+
+/// The FNV-1a hash.
+class fnv_hash {
+ public:
+  void add(std::uint64_t number) {
+    for (int byte = 0; byte < 8; ++byte) add_byte(static_cast<unsigned char>(number >> 8 * byte & 0xff));
+  }
+  void add(std::string_view text) {
+    add(text.size());
+    for (const char byte : text) add_byte(static_cast<unsigned char>(byte));
+  }
+
+  /// Returns 16 hexadecimal digits.
+  std::string text() const {
+    constexpr char digits[] = "0123456789abcdef";
+    std::string result;
+    for (int shift = 60; shift >= 0; shift -= 4) result += digits[value_ >> shift & 0xf];
+    return result;
+  }
+
+ private:
+  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
+
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+}  // namespace detail
 
 /// Returns 16 hexadecimal digits: the FNV-1a hash of the model's sizes and of the weights of its first RMSNorm. Files of one model that
 /// differ only in how the matrices are quantized have the same digits, because converters keep the norms in float. Each weight is rounded
 /// to 1/256 first: Gemma's files store w - 1 or w, and the difference is rounded. Throws `error` if the files lack the weights.
 inline std::string model_fingerprint(const checkpoint& files) {
   const model_config& c = files.config();
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](std::uint64_t number) {
-    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (number >> 8 * byte & 0xff)) * 0x100000001b3;
-  };
-  for (const std::size_t size : {c.hidden, c.layers, c.n_heads, c.n_kv_heads, c.head_dim, c.ffn}) add(size);
+  detail::fnv_hash hash;
+  for (const std::size_t size : {c.hidden, c.layers, c.n_heads, c.n_kv_heads, c.head_dim, c.ffn}) hash.add(std::uint64_t{size});
   const checkpoint_weights source(files);
   std::vector<float> weights(c.hidden);
   widen(source.get("model.layers.0.input_layernorm.weight", 1, c.hidden), 0, c.hidden, weights.data());
@@ -34,13 +66,35 @@ inline std::string model_fingerprint(const checkpoint& files) {
   for (const float w : weights) {
     const double rounded = std::floor((static_cast<double>(w) + (c.norms_less_one ? 1.0 : 0.0)) * 256.0 + 0.3);
     // A damaged file may hold a number that no integer has.
-    add(std::abs(rounded) < 0x1p62 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(rounded))
-                                   : std::bit_cast<std::uint64_t>(rounded));
+    hash.add(std::abs(rounded) < 0x1p62 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(rounded))
+                                        : std::bit_cast<std::uint64_t>(rounded));
   }
-  constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += digits[hash >> shift & 0xf];
-  return text;
+  return hash.text();
+}
+
+/// Returns 16 hexadecimal digits: the FNV-1a hash of config.json, or of the first bytes of a GGUF file, and of all tensors' names, types
+/// and shapes, and some bytes of each. Other than `model_fingerprint`, it differs between files of one model that are quantized
+/// differently, and between models whose norms are the same, as fine-tuning by adapters (LoRA) leaves them. It does not depend on the path.
+/// Throws `error` if config.json cannot be read.
+inline std::string weights_digest(const checkpoint& files) {
+  constexpr std::size_t places = 4, bytes = 64, beginning = 4096;  // reading all bytes would take as long as loading the model
+  detail::fnv_hash hash;
+  const auto add = [&](std::span<const std::byte> some) { hash.add({reinterpret_cast<const char*>(some.data()), some.size()}); };
+  if (files.is_gguf()) {
+    const std::span<const std::byte> all = files.gguf()->file().bytes();
+    add(all.first(std::min(beginning, all.size())));
+  } else {
+    hash.add(model_folder(files.path()).open("config.json", std::size_t{1} << 20).text());
+  }
+  for (const auto& [name, tensor] : files.tensors()) {
+    const stored_tensor& stored = *tensor.stored;
+    hash.add(name);
+    hash.add(stored.type);
+    hash.add(detail::shape_text(stored.shape));
+    const std::size_t size = stored.data.size(), count = std::min(bytes, size);
+    for (std::size_t place = 0; place < places; ++place) add(stored.data.subspan((size - count) / (places - 1) * place, count));
+  }
+  return hash.text();
 }
 
 }  // namespace v0
