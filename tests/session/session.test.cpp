@@ -999,7 +999,7 @@ TEST_CASE("make_room reserves memory but neither sets nor changes the limit") {
   CHECK(error_of([&] { begun.make_room(10'000); }) == at("session: make_room", {}, error_code::wrong_order));  // it would move the plan
 }
 
-TEST_CASE("a session that takes over more slots than it reserves for tokens allocates nothing in a step") {
+TEST_CASE("a session that takes over more slots than it reserves for tokens, and a copy of it, allocate nothing in a step") {
   const policy plain{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
   lazyprune::session chunked(plain, {.layers = 3});
   evidence_memory memory;
@@ -1012,7 +1012,9 @@ TEST_CASE("a session that takes over more slots than it reserves for tokens allo
   chunked.truncate(10);
   lazyprune::session small(plain, {.layers = 3, .max_tokens = 20});
   small.take_over(chunked);
+  lazyprune::session copy(small);
   const std::size_t before = allocations;
   drive<attention_view>(small, 1, phase::prefill, memory);
+  drive<attention_view>(copy, 1, phase::prefill, memory);
   CHECK(allocations == before);
 }

@@ -159,8 +159,7 @@ class session final : public step_machine {
 
   /// Lists the candidates in the scratch. Returns how many of them stay; nullopt if the engine may not choose.
   std::optional<kept_count> candidates_of_choice() noexcept {
-    const bool by_count = quota_ != everything && quota_ != all_with_keys && wanted() != evidence_kind::none;
-    if (!by_count || needs().every_layer || by_scores()) return std::nullopt;
+    if (wanted() == evidence_kind::none || needs().every_layer || by_scores()) return std::nullopt;
     const candidates c = list_candidates(choice_done(), quota_);
     keep_ = c.keep;
     return count_of(policy_.selector, c);
