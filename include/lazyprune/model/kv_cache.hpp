@@ -47,6 +47,7 @@ class kv_cache {
     layer_rows& at = layers_[layer];
     if (at.slots.size() <= tokens.back()) at.slots.resize(tokens.back() + 1, none);
     at.find_free();
+    if constexpr (requires { at.rows.forget(at.free); }) at.rows.forget(at.free);
     new_slots_.resize(tokens.size());
     auto next = static_cast<std::uint32_t>(at.rows.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -145,6 +145,9 @@ class sequence {
         numbers.resize(count * c.n_kv_heads * c.head_dim);
         for (const auto read : {&Backend::read_keys, &Backend::read_values}) {
           (backend.*read)(kv_.rows(l), numbered(first, count), numbers.data());
+          const std::size_t width = numbers.size() / count;
+          for (std::size_t i = 0; i < count; ++i)  // free slots may hold anything, and what they hold is nobody's business
+            if (of_slots[first + i] == kv_cache<Backend>::free_slot) std::fill_n(numbers.data() + i * width, width, 0);
           to.row_numbers(std::span<const typename Backend::scalar>(numbers));
         }
       });

@@ -8,8 +8,11 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -66,6 +69,13 @@ class packed_kv {
     spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_bytes());
   }
 
+  /// Zeroes the numbers of slots that hold no token's rows any more, if any numbers of the cache may be infinite or NaN. Attention
+  /// multiplies such slots by 0 if their neighbours are in use. Blocks that are shared stay shared in all usual cases.
+  void forget(std::span<const std::uint32_t> slots) {
+    if (!unusual_) return;
+    for (const std::uint32_t slot : slots) wipe(slot, slot + 1);
+  }
+
   /// Writes the rows of k and v (rows, kv_heads * head_dim) to these slots, which ascend. Creates missing slots. An empty cache takes the
   /// type `as`. Any other cache keeps its type.
   void put(std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
@@ -80,19 +90,24 @@ class packed_kv {
     for (const std::uint32_t slot : slots) blocks_[slot / block_slots].own();
     if (written_ > size_ && size_ % block_slots != 0) wipe(size_, std::min(written_, before * block_slots));
     written_ = size_ = size;
+    std::atomic<bool> unusual = false;
     detail::for_tasks(detail::threads_for(threads, 2 * k.rows * width()), kv_heads_, [&](std::size_t head, std::size_t) {
       const auto row = [&](rows_view<const float> rows, std::size_t r) { return rows.row(r) + head * head_dim_; };
       for (std::size_t r = 0, count = 1; r < k.rows; r += count) {
         // In bf16, a line of values has two slots, so two slots are written together if possible.
         const bool both = type_ == dtype::bf16 && slots[r] % 2 == 0 && r + 1 < k.rows && slots[r + 1] == slots[r] + 1;
         count = both ? 2 : 1;
-        for (std::size_t i = r; i < r + count; ++i) put_key(slots[i], head, row(k, i));
+        for (std::size_t i = r; i < r + count; ++i) {
+          put_key(slots[i], head, row(k, i));
+          if (!usual(row(k, i)) || !usual(row(v, i))) unusual = true;
+        }
         if (both)
           put_values(slots[r], head, row(v, r), row(v, r + 1));
         else
           put_value(slots[r], head, row(v, r));
       }
     });
+    unusual_ = unusual_ || unusual;
   }
 
   /// Replaces all slots: slot i becomes a copy of slot slots[i] of `from`, which has the same heads. After the last one, the other slots of
@@ -161,6 +176,14 @@ class packed_kv {
     type_ = as;
     blocks_.clear();
     spare_ = {};
+  }
+
+  /// Returns whether the numbers of a head are finite in every type that the cache may have. Reads their bits (core/finite.hpp).
+  bool usual(const float* numbers) const {
+    constexpr std::uint32_t limit = std::bit_cast<std::uint32_t>(0x1p15f);  // f16 has no numbers from 2^16 on
+    std::uint32_t most = 0;
+    for (std::size_t i = 0; i < head_dim_; ++i) most = std::max(most, std::bit_cast<std::uint32_t>(numbers[i]) & 0x7fff'ffffu);
+    return most < limit;
   }
 
   /// Zeroes forgotten slots of a block. Attention multiplies them by 0, which would give NaN if an old number were not finite.
@@ -379,6 +402,7 @@ class packed_kv {
   dtype type_;
   std::size_t size_ = 0;
   std::size_t written_ = 0;                      // if greater than size_, the slots from size_ to written_ - 1 may hold forgotten numbers
+  bool unusual_ = false;                         // whether a slot may hold or have held numbers that are not finite
   std::vector<shared_array<std::byte>> blocks_;  // each block: (kv_heads, keys and values)
   block_pool<std::byte> spare_;
 };
