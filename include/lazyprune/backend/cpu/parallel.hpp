@@ -20,12 +20,18 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
+/// Returns whether OMP_NUM_THREADS is set to a number. OpenMP ignores any other text.
+inline bool threads_are_chosen() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  return text && std::strtol(text, nullptr, 10) > 0;
+}
+
 /// Returns the number of threads that the process may use: OMP_NUM_THREADS if it is set, otherwise its processors, limited by its CPU
 /// quota. With more threads than the quota pays for, running threads would wait for threads that the system has stopped. Returns 1 without
 /// OpenMP.
 inline int available_threads() {
 #ifdef _OPENMP
-  static const int usable = std::getenv("OMP_NUM_THREADS") ? std::numeric_limits<int>::max() : usable_processors();
+  static const int usable = threads_are_chosen() ? std::numeric_limits<int>::max() : usable_processors();
   return std::min(omp_get_max_threads(), usable);
 #else
   return 1;
