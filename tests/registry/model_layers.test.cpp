@@ -79,5 +79,8 @@ TEST_CASE("a preset's stages move to the nearest allowed layer, of two equally n
   CHECK(moved_to(alternating, stages{{20, 0.5}}) == stages{{18, 0.5}});
   CHECK(moved_to(alternating, stages{{21, 0.5}}) == stages{{24, 0.5}});
   CHECK(moved_to(26, stages{{20, 0.5}}) == stages{{20, 0.5}});
+  CHECK(moved_to({12, std::vector<layer_id>{0, 6, 12}}, stages{{1, 0.7}, {11, 0.5}}) ==
+        stages{{6, 0.7}});  // nothing is pruned after 0 or 12
+  CHECK(moved_to({4, std::vector<layer_id>{4}}, stages{{2, 0.5}}) == stages{});
   CHECK(make_session({}, alternating, {}, policies()).chunk_layers(phase::prefill) == 6);
 }

@@ -112,3 +112,18 @@ TEST_CASE("spec_of writes at_least, outside or inside other schedules, and prote
   CHECK(flags(by_phase{stages{}, at_least{half, 9}}) == expected("--stages 2:0.5", " --least-tokens 9 --decode only"));
   CHECK(flags(at_least{by_phase{stages{}, half}, 9}) == expected("--stages 2:0.5", " --least-tokens 9 --decode only"));
 }
+
+TEST_CASE("spec_of writes wrappers inside wrappers of the same kind without loss, or refuses them") {
+  const stages half{{2, 0.5}};
+  const auto of = [](auto schedule, auto selector) { return spec_of(policy{recency{}, schedule, selector, none{}}); };
+  const policy_spec both = of(at_least<at_least<stages>>{at_least{half, 100}, 1}, protect<protect<top_k>>{protect{top_k{}, 4, 8}, 1, 9});
+  CHECK(both.keep_first == 4);
+  CHECK(both.keep_last == 9);
+  CHECK(both.least_tokens == 100);
+  CHECK(error_of([&] {
+          of(half, protect<protect<top_k>>{protect{top_k{}, 0, 0, {{1, 2}}}, 0, 0, {{5, 6}}});
+        }) == unsupported("policy: protect", {"5-6 around 1-2"}));
+  CHECK(error_of([&] {
+          of(by_phase{stages{}, prompt_only{half}}, top_k{});
+        }) == unsupported("policy: schedule", {"--decode dense inside another"}));
+}

@@ -140,15 +140,22 @@ template <described_part Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {
   spec.schedule = text_of(schedule);
 }
+/// Notes which steps a wrapper of a schedule is for. The flags have no two wrappers of this kind.
+inline void note_decode(policy_spec& spec, std::string_view decode) {
+  if (spec.decode && *spec.decode != "same" && *spec.decode != decode)
+    report_error(error("policy", "schedule", "one of prompt_only, prompt_sets and by_phase", "--decode " + *spec.decode + " inside another",
+                       error_code::unsupported));
+  spec.decode = decode;
+}
 template <class Schedule>
 void note_schedule(policy_spec& spec, const prompt_only<Schedule>& schedule) {
   note_schedule(spec, schedule.prefill);
-  spec.decode = "dense";
+  note_decode(spec, "dense");
 }
 template <class Schedule>
 void note_schedule(policy_spec& spec, const prompt_sets<Schedule>& schedule) {
   note_schedule(spec, schedule.prefill);
-  spec.decode = "kept";
+  note_decode(spec, "kept");
 }
 template <class Decode>
 void note_schedule(policy_spec& spec, const by_phase<stages, Decode>& schedule) {
@@ -156,12 +163,12 @@ void note_schedule(policy_spec& spec, const by_phase<stages, Decode>& schedule) 
     report_error(error("policy", "by_phase", "a prompt that is not pruned, or one schedule for all steps", schedule.prefill.text(),
                        error_code::unsupported));
   note_schedule(spec, schedule.decode);
-  spec.decode = "only";
+  note_decode(spec, "only");
 }
 template <class Schedule>
 void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule) {
   note_schedule(spec, schedule.schedule);
-  if (schedule.tokens > 0) spec.least_tokens = schedule.tokens;
+  if (schedule.tokens > 0) spec.least_tokens = std::max<std::size_t>(schedule.tokens, spec.least_tokens.value_or(0));
 }
 
 template <described_part Selector>
@@ -171,9 +178,13 @@ void note_selector(policy_spec& spec, const Selector& selector) {
 template <class Selector>
 void note_selector(policy_spec& spec, const protect<Selector>& selector) {
   note_selector(spec, selector.selector);
-  spec.keep_first = selector.first;
-  spec.keep_last = selector.last;
-  if (!selector.spans.list().empty()) spec.keep = selector.spans.text();
+  spec.keep_first = std::max(selector.first, spec.keep_first.value_or(0));  // `selector` may hold another protect
+  spec.keep_last = std::max(selector.last, spec.keep_last.value_or(0));
+  if (selector.spans.list().empty()) return;
+  if (spec.keep)
+    report_error(
+        error("policy", "protect", "spans in one protect", selector.spans.text() + " around " + *spec.keep, error_code::unsupported));
+  spec.keep = selector.spans.text();
 }
 
 }  // namespace detail
