@@ -228,7 +228,7 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
         memory[slot] = from == origin::waiting ? chat.waiting[row] : std::vector<float>(first, first + hidden);
       }
       const auto end = x.begin() + static_cast<std::ptrdiff_t>((q.first + q.plan.rows.size()) * hidden);
-      if (layer + 1 == layers) chat.last.assign(end - hidden, end);
+      if (layer + 1 == layers && q.plan.output_rows > 0) chat.last.assign(end - hidden, end);  // a chunk has no output
     }
   }
   for (batch_entry& q : entries) {

@@ -93,7 +93,7 @@ struct above_mean {
 };
 static_assert(lazyprune::token_selector<above_mean>);
 
-/// A store. It keeps the latest `rows` dropped tokens. It also keeps all rows with an infinite score, because they are read next.
+/// A store. It keeps the latest `rows` dropped tokens. It also keeps all rows with the score +infinity, because they are read next.
 struct latest {
   static constexpr std::string_view name = "latest";
   std::size_t rows = std::numeric_limits<std::size_t>::max();
@@ -101,7 +101,7 @@ struct latest {
   std::size_t admit(const lazyprune::stored_rows& all, std::span<std::uint32_t> kept) const {
     std::size_t count = 0;
     for (std::uint32_t i = 0; i < all.scores.size(); ++i)
-      if (all.scores.size() - i <= rows || std::isinf(all.scores[i])) kept[count++] = i;
+      if (all.scores.size() - i <= rows || all.scores[i] == std::numeric_limits<float>::infinity()) kept[count++] = i;
     return count;
   }
 
