@@ -125,5 +125,5 @@ TEST_CASE("spec_of writes wrappers inside wrappers of the same kind without loss
         }) == unsupported("policy: protect", {"5-6 around 1-2"}));
   CHECK(error_of([&] {
           of(by_phase{stages{}, prompt_only{half}}, top_k{});
-        }) == unsupported("policy: schedule", {"--decode dense inside another"}));
+        }) == unsupported("policy: schedule", {"decode dense inside another"}));
 }

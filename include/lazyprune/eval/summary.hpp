@@ -42,7 +42,7 @@ struct eval_summary {
   std::vector<double> per_layer{};           // share of the prompt tokens that each layer computed in the prefill
   // (11, layers): share of the prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the decode steps.
   std::vector<std::vector<double>> usage{};
-  std::optional<std::uint64_t> peak_bytes{};  // the maximum over predictions
+  std::optional<std::uint64_t> peak_bytes{};  // the maximum over predictions that measured it
   friend bool operator==(const eval_summary&, const eval_summary&) = default;
 };
 
@@ -134,8 +134,9 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   summary.per_layer = detail::shares_of_tokens(
       predictions, [](const eval_cost& c) -> const auto& { return c.rows; });
   summary.usage = detail::shares_in_use(predictions);
-  summary.peak_bytes = 0;
-  for (const eval_prediction& prediction : predictions) summary.peak_bytes = std::max(*summary.peak_bytes, prediction.cost->peak_bytes);
+  std::uint64_t peak = 0;
+  for (const eval_prediction& prediction : predictions) peak = std::max(peak, prediction.cost->peak_bytes);
+  if (peak > 0) summary.peak_bytes = peak;  // only runs that are timed measure it
   return summary;
 }
 

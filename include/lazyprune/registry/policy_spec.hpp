@@ -143,7 +143,7 @@ void note_schedule(policy_spec& spec, const Schedule& schedule) {
 /// Notes which steps a wrapper of a schedule is for. The flags have no two wrappers of this kind.
 inline void note_decode(policy_spec& spec, std::string_view decode) {
   if (spec.decode && *spec.decode != "same" && *spec.decode != decode)
-    report_error(error("policy", "schedule", "one of prompt_only, prompt_sets and by_phase", "--decode " + *spec.decode + " inside another",
+    report_error(error("policy", "schedule", "one of prompt_only, prompt_sets and by_phase", "decode " + *spec.decode + " inside another",
                        error_code::unsupported));
   spec.decode = decode;
 }
