@@ -19,7 +19,7 @@ inline namespace v0 {
 /// them. Required tokens always stay. Among equal scores the later positions stay.
 struct threshold {
   static constexpr std::string_view name = "threshold";
-  float score = std::numeric_limits<float>::lowest();
+  float score = -std::numeric_limits<float>::infinity();
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
     const auto enough = static_cast<std::size_t>(std::ranges::count_if(c.scores, [this](float s) { return s >= score; }));
