@@ -146,7 +146,7 @@ class sequence {
         for (const auto read : {&Backend::read_keys, &Backend::read_values}) {
           (backend.*read)(kv_.rows(l), numbered(first, count), numbers.data());
           const std::size_t width = numbers.size() / count;
-          for (std::size_t i = 0; i < count; ++i)  // free slots may hold anything, and what they hold is nobody's business
+          for (std::size_t i = 0; i < count; ++i)  // free slots may hold numbers of forgotten tokens, also NaN
             if (of_slots[first + i] == kv_cache<Backend>::free_slot) std::fill_n(numbers.data() + i * width, width, 0);
           to.row_numbers(std::span<const typename Backend::scalar>(numbers));
         }

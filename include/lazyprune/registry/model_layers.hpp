@@ -19,13 +19,15 @@ inline namespace v0 {
 
 struct model_layers {
   layer_id count = 0;
-  /// The numbers of done layers after which tokens may be dropped by attention, ascending. 0 and `count` have no effect, because nothing is
-  /// pruned before the first or after the last layer. Without a value, tokens may be dropped after any number of layers.
+  /// The numbers of done layers after which tokens may be dropped by attention, ascending. The constructor leaves out 0 and `count`,
+  /// because nothing is pruned before the first or after the last layer. Without a value, tokens may be dropped after any number of layers.
   std::optional<std::vector<layer_id>> attention_after{};
 
   /// Layers that all see the same tokens.
   model_layers(layer_id layers) : count(layers) {}
-  model_layers(layer_id layers, std::optional<std::vector<layer_id>> after) : count(layers), attention_after(std::move(after)) {}
+  model_layers(layer_id layers, std::optional<std::vector<layer_id>> after) : count(layers), attention_after(std::move(after)) {
+    if (attention_after) std::erase_if(*attention_after, [&](layer_id done) { return done == 0 || done >= count; });
+  }
 
   bool scores_attention_after(layer_id done) const {
     return !attention_after || std::ranges::find(*attention_after, done) != attention_after->end();
@@ -53,11 +55,10 @@ constexpr bool scores_attention(const scorer_needs& needs) {
 /// stage is left out if its new layer already has a stage, or if no layer allows a stage.
 inline stages moved_to(const model_layers& layers, const stages& when) {
   if (!layers.attention_after) return when;
-  std::vector<layer_id> after = *layers.attention_after;
-  std::erase_if(after, [&](layer_id done) { return done == 0 || done >= layers.count; });  // nothing is pruned there
   std::vector<stage> list;
   for (stage s : when.list()) {
     const auto distance = [&](layer_id done) { return std::max(done, s.after) - std::min(done, s.after); };
+    const auto& after = *layers.attention_after;
     const auto nearest = std::ranges::min_element(after.rbegin(), after.rend(), {}, distance);
     if (nearest == after.rend()) continue;
     s.after = *nearest;

@@ -82,8 +82,7 @@ class step_machine {
   }
 
   /// Makes room for a sequence of `max_tokens` tokens and sets this limit. From then on nothing allocates. 0 makes no room and removes the
-  /// limit. Call it between steps. Throws
-  /// `error` if `max_tokens` is less than the number of known tokens, or if it is 2^32 - 1 or more.
+  /// limit. Call it between steps. Throws `error` if `max_tokens` is less than the number of known tokens, or if it is 2^32 - 1 or more.
   void reserve(std::size_t max_tokens) {
     require_between_steps("reserve");
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
