@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lazyprune/backend/cuda/device.hpp>
@@ -41,6 +42,18 @@ TEST_CASE("a kernel gets its arguments and its shared memory") {
   CHECK(x.numbers() == numbers);
 }
 
+TEST_CASE("a kernel keeps its shared memory when another thread launches it with less") {
+  on_device<int> x(std::vector<int>(64));
+  const auto launch_with = [&](std::size_t shared_bytes) {
+    device::launch(add, {2}, {32}, shared_bytes, device::stream(), x.data(), shared_bytes, 1);
+    device::synchronize();
+  };
+  launch_with(56 * 1024);
+  std::thread([&] { launch_with(16 * 1024); }).join();
+  launch_with(56 * 1024);
+  CHECK(x.numbers() == std::vector<int>(64, 3));
+}
+
 TEST_CASE("more shared memory than the device has is refused") {
   CHECK(error_of([&] { device::launch(does_not_ask, {1}, {32}, std::size_t{1} << 20, device::stream()); }) ==
         at("cuda: shared memory", {"1048576", "cudaErrorInvalidValue"}, error_code::io));
@@ -52,5 +65,7 @@ TEST_CASE("planted: more than 48 KiB of shared memory without permission") {
   CHECK(cudaFuncSetAttribute(does_not_ask, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024) == cudaSuccess);
   CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, 99 * 1024, device::stream()) == cudaSuccess);
   CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, 99 * 1024 + 1, device::stream()) == cudaErrorInvalidValue);
+  CHECK(cudaFuncSetAttribute(does_not_ask, cudaFuncAttributeMaxDynamicSharedMemorySize, 1024) == cudaSuccess);
+  CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, 1025, device::stream()) == cudaErrorInvalidValue);
   device::synchronize();
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -36,7 +37,10 @@ void launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...), dim
             Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   if (shared_bytes > little_shared) {
-    static thread_local std::unordered_map<const void*, std::size_t> allowed;  // asking again costs a microsecond a launch
+    // Asking again costs a microsecond a launch. All threads have one limit for a kernel: a lower one would be set for all of them.
+    static std::mutex mutex;
+    static std::unordered_map<const void*, std::size_t> allowed;
+    const std::lock_guard lock(mutex);
     std::size_t& most = allowed[reinterpret_cast<const void*>(kernel)];
     if (shared_bytes > most) allow_shared_memory(kernel, shared_bytes);
     most = std::max(most, shared_bytes);

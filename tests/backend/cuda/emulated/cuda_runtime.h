@@ -217,7 +217,7 @@ inline cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 
-/// A block may have 48 KiB of shared memory. It may have more, up to the device's limit, if the host has asked for it for this kernel.
+/// A block may have 48 KiB of shared memory, or what the host has asked for last for this kernel, up to the device's limit.
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
 inline constexpr int cudaSharedmemCarveoutMaxShared = 100;  // percent
 template <class Kernel>
@@ -235,8 +235,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   const std::lock_guard lock(device.one_at_a_time);
   if ((stream ? stream : device.default_stream())->device != device.current()) return cudaErrorInvalidResourceHandle;
   const auto asked_for = device.shared_asked_for.find(reinterpret_cast<void (*)()>(kernel));
-  if (shared_bytes > std::max<std::size_t>(48 * 1024, asked_for == device.shared_asked_for.end() ? 0 : asked_for->second))
-    return cudaErrorInvalidValue;
+  if (shared_bytes > (asked_for == device.shared_asked_for.end() ? 48 * 1024 : asked_for->second)) return cudaErrorInvalidValue;
   ++device.launches;
   const auto given = [arguments]<std::size_t... Index>(std::index_sequence<Index...>) {
     return std::tuple<Parameters...>(*static_cast<Parameters*>(arguments[Index])...);
