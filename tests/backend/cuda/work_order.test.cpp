@@ -179,6 +179,24 @@ TEST_CASE("a stream may end after its context, and memory of the context after t
   CHECK(found == k.numbers());
 }
 
+TEST_CASE("a context that was used before waits for the work of one that has ended") {
+  const auto numbers = normal_floats(rows * columns, 1);
+  for (int again = 0; again < 20; ++again) {
+    const own_stream first, second;
+    std::optional<cuda_backend> one(std::in_place, on(first));
+    cuda_backend two(on(second));
+    on_device<float> x(numbers), doubled(numbers), sum(numbers), other(numbers);
+    twice(two, other, other);
+    for (int more = 0; more < 6; ++more) twice(*one, other, other);
+    twice(*one, x, doubled);
+    one.reset();
+    twice(two, doubled, sum);
+    std::vector<float> found(numbers.size());
+    two.read({sum.data(), rows, columns, columns}, found.data());
+    for (std::size_t n = 0; n < found.size(); ++n) REQUIRE(found[n] == numbers[n] + (numbers[n] + numbers[n]));
+  }
+}
+
 TEST_CASE("a stream that gets the address of an earlier one is waited for, too") {
   const auto numbers = normal_floats(rows * columns, 1);
   cuda_backend other;
@@ -252,9 +270,7 @@ TEST_CASE("an allocator gets back all memory that it gave, and gives all memory 
     const auto w = backend.pack(only(stored(normal_floats(columns * columns, 1), columns, columns, dtype::f32)), dtype::bf16);
     cuda_backend::operand x(columns);
     backend.prepare(x, rows, w);
-    const std::vector<float> written = normal_floats(rows * columns, 2);  // the device reads it later
-    backend.write(written.data(), buffer.view());
-    device::synchronize();
+    backend.write(normal_floats(rows * columns, 2).data(), buffer.view());
     backend.pack_rows(buffer.view(), x);
     backend.multiply(x, w, nullptr, buffer.view());
     cuda_backend::kv_layer kv(2, 20);

@@ -65,6 +65,7 @@ class work_order {
     if (last_.stream == it.stream) last_ = *own_;
     if (--lines_[it.stream].contexts > 0 || it.stream == own_->stream) return;
     static_cast<void>(wait_for_others(own_->stream));
+    ++lines_[own_->stream].ended;  // who waits for this stream also waits for the work of the stream that goes
     lines_.erase(it.stream);
     for (auto& [other, work] : lines_) work.seen.erase(it.stream);  // another stream may get this address
   }

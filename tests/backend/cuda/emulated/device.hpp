@@ -16,16 +16,15 @@
 
 namespace emulated {
 
-/// An event that streams reach and wait for.
+/// An event that streams reach and wait for. Each record of it is reached by itself, because its streams differ.
 struct event {
-  std::size_t recorded = 0, reached = 0;
+  std::shared_ptr<bool> last_reached = std::make_shared<bool>(true);
 };
 
-/// Work of a stream. If it waits for an event, it can begin when the event has been reached so many times.
+/// Work of a stream. If `after` is given, it can begin when this record of an event has been reached.
 struct work {
   std::function<void()> run;
-  const event* after = nullptr;
-  std::size_t times = 0;
+  std::shared_ptr<const bool> after = nullptr;
 };
 
 struct stream {
@@ -75,12 +74,12 @@ class device {
 
   void record(event* e, stream* in) {
     const std::lock_guard lock(one_at_a_time);
-    const std::size_t times = ++e->recorded;
-    give(in, [e, times] { e->reached = times; });
+    e->last_reached = std::make_shared<bool>(false);
+    give(in, [reached = e->last_reached] { *reached = true; });
   }
   void wait(const event* e, stream* in) {
     const std::lock_guard lock(one_at_a_time);
-    (in ? in : default_stream())->queue.push_back({[] {}, e, e->recorded});
+    (in ? in : default_stream())->queue.push_back({[] {}, e->last_reached});
   }
 
   /// Does work of all streams until the stream `until` has no work left. After a fault, the remaining work of all streams is dropped.
@@ -99,8 +98,7 @@ class device {
   void step() {
     std::vector<stream*> busy;
     for (auto& s : streams_)
-      if (!s->queue.empty() && (!s->queue.front().after || s->queue.front().after->reached >= s->queue.front().times))
-        busy.push_back(s.get());
+      if (!s->queue.empty() && (!s->queue.front().after || *s->queue.front().after)) busy.push_back(s.get());
     if (busy.empty()) throw fault("streams wait for events that never come");
     stream& turn = *busy[turns_++ * 0x9e3779b97f4a7c15u % busy.size()];
     const std::function<void()> run = std::move(turn.queue.front().run);
