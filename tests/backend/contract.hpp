@@ -832,7 +832,9 @@ void row_moves() {
   CHECK(std::equal(x.begin(), x.end(), read.begin()));
   CHECK(read.back() == 9.0f);
   guarded<float> written(6, 7);
-  backend.write(read.data(), written.view());
+  std::vector<float> freed = read;
+  backend.write(freed.data(), written.view());
+  std::ranges::fill(freed, 9.0f);
   CHECK(written == from);
 }
 

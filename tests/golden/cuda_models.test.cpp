@@ -19,6 +19,8 @@
 #include <sstream>
 #include <tested_device.hpp>
 
+#include "../model/saved_bytes.hpp"
+#include "../model/tiny_model.hpp"
 #include "../test_data.hpp"
 #include "against_reference.hpp"
 
@@ -146,6 +148,28 @@ TEST_CASE("cuda: on 20 prompts in bf16, each layer keeps the tokens of the refer
                   << furthest << " of the allowed distance");
   CHECK(choices >= 80);  // a short prompt has no choice in the last layers
   CHECK(within <= choices * 6 / 10);
+}
+
+TEST_CASE("cuda: a loaded sequence goes on with the bits of the saved one") {
+  cuda_backend backend(execution{});
+  const model<cuda_backend> net = tiny_model(backend);
+  workspace<cuda_backend> work(net, backend);
+  const std::vector<token_id> tokens = some_tokens(24);
+  const auto kept_session = [] { return any_session(lazyllm({{1, 0.5}, {2, 0.5}}), {.layers = 4}); };
+  sequence<cuda_backend> text(net, kept_session());
+  generation_options options;
+  options.max_new = 3;
+  generate(work, text, tokens, options);
+  std::string bytes, again;
+  byte_writer to = writer_to(bytes), to_again = writer_to(again);
+  text.save(backend, to);
+  byte_reader from = reader_of(bytes);
+  sequence<cuda_backend> loaded = sequence<cuda_backend>::load(backend, net, kept_session(), from);
+  loaded.save(backend, to_again);
+  CHECK(again == bytes);
+  const token_id next[] = {5};
+  CHECK(generate(work, loaded, next, options).tokens == generate(work, text, next, options).tokens);
+  CHECK(loaded.session().state() == text.session().state());
 }
 
 TEST_CASE("cuda: a random model agrees with the reference") { check_random_model(check_cuda); }

@@ -405,6 +405,7 @@ class cuda_backend {
     device::check(
         cudaMemcpy2DAsync(x.data, x.stride * sizeof(float), numbers, width, width, x.rows, cudaMemcpyHostToDevice, device::stream()),
         "copy to the GPU");
+    device::synchronize();  // the caller may then free the numbers
   }
   void read(const operand& x, float* out) {
     const device::at_place here(place_);

@@ -56,7 +56,8 @@
 //   read_keys / read_values(kv, slots, out)      copies keys or values to scalars on the host          out (slots, kv_heads * head_dim)
 //   read(x, out)                                 copies rows to scalars on the host; x: rows or an     out (rows, columns)
 //                                                operand, whose numbers may be rounded
-//   write(numbers, x)                            copies scalars on the host to rows                    numbers (rows, columns)
+//   write(numbers, x)                            copies scalars on the host to rows; afterwards        numbers (rows, columns)
+//                                                they may be freed
 //   threads()                                    the number of host threads
 //   bytes()                                      bytes of scratch memory
 //
