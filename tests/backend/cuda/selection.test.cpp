@@ -105,7 +105,8 @@ selected_tokens on_the_device(const selection_case& c, std::size_t count, unsign
   selected_tokens all{chosen.numbers(), dropped.numbers(), found[2]};
   CHECK(found[0] == count);
   CHECK(all.chosen.back() == untouched);
-  CHECK(all.dropped[found[1]] == untouched);
+  CHECK(all.dropped.back() == untouched);
+  CHECK(std::all_of(all.dropped.begin() + found[1], all.dropped.end() - 1, [](std::uint32_t i) { return i == 0; }));
   CHECK(chosen_in_first_layer.numbers() == all.chosen);
   all.chosen.pop_back();
   all.dropped.resize(found[1]);

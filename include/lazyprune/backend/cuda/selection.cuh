@@ -213,11 +213,13 @@ __global__ void __launch_bounds__(selection_block::most_threads, 1) choose_token
       ++dropped;
     }
   }
-  // If fewer candidates stay than the host expects, other kernels still read whole lists. So these lists have no index past a row.
+  // If fewer candidates stay or go than the host expects, other kernels still read whole lists. So these lists have no index past a row.
   for (unsigned i = all_staying + threadIdx.x; i < s.count; i += blockDim.x) {
     s.chosen[i] = 0;
     if (s.chosen_in_first_layer) s.chosen_in_first_layer[i] = 0;
   }
+  if (s.dropped)
+    for (unsigned i = all_going + threadIdx.x; i < s.active - s.count; i += blockDim.x) s.dropped[i] = 0;
   if (threadIdx.x != 0) return;
   s.numbers[0] = all_staying;
   s.numbers[1] = all_going;
