@@ -25,7 +25,8 @@ namespace {
 /// Bytes of one number of the tensor after loading.
 double loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
   if (flags.backend == "reference") return flags.dtype == "f32" ? sizeof(float) : sizeof(double);
-  if (tensor.shape.size() < 2 || flags.dtype == "f32") return sizeof(float);
+  const bool as_float = flags.dtype == "f32" || (flags.backend == "cuda" && flags.exact);
+  if (tensor.shape.size() < 2 || as_float) return sizeof(float);
   const ggml_type* const type = ggml_type_of(tensor.type);
   const block_format* const format = type ? type->format : nullptr;
   if (flags.backend == "cpu" && flags.dtype == "auto" && format && tensor.shape.back() % format->inputs == 0)

@@ -53,6 +53,13 @@ TEST_CASE("the forecast is close to the memory that a run takes") {
   check_forecast({"--backend", "reference", "--dtype", "f32"}, {.backend = "reference", .dtype = "f32"});
 }
 
+TEST_CASE("the exact mode of the backend cuda keeps weights as float") {
+  const opened_model model(model_flags{.path = bundled_model});
+  const auto weights = [&](const backend_flags& flags) { return forecast_memory(model, flags, 700, 720).weights; };
+  CHECK(weights({.backend = "cuda", .exact = true}) == weights({.backend = "cuda", .dtype = "f32"}));
+  CHECK(weights({.backend = "cuda"}) < weights({.backend = "cuda", .exact = true}));
+}
+
 TEST_CASE("weights that stay quantized take no more memory than the forecast says" NEEDS("data")) {
   const std::filesystem::path path = test_data("gguf/llama-q4_k_m.gguf");
   if (path.empty()) return;
