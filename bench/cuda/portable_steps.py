@@ -14,9 +14,11 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -36,11 +38,12 @@ class Steps:
     def __init__(self, folder, seconds, chosen):
         self.folder, self.end, self.chosen = folder, time.monotonic() + seconds, chosen
         self.results = []
+        self.one_at_a_time = threading.Lock()  # steps run side by side
 
     def left(self):
         return self.end - time.monotonic()
 
-    def run(self, name, limit, command, **settings):
+    def run(self, name, limit, command):
         """Runs a step. Returns its exit code, "timeout" or "missing"; None if the step was not chosen or there was no time."""
         if self.chosen and name.split(".")[0] not in self.chosen:
             return None
@@ -51,10 +54,7 @@ class Steps:
         began = time.monotonic()
         with open(os.path.join(self.folder, name + ".log"), "w", encoding="utf-8", errors="replace") as log:
             try:
-                code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=limit, check=False,
-                                      **settings).returncode
-            except subprocess.TimeoutExpired:
-                code = "timeout"
+                code = finished(command, log, limit)
             except OSError as problem:
                 log.write(f"{problem}\n")
                 code = "missing"
@@ -69,31 +69,49 @@ class Steps:
         return lines[-1][:300] if lines else ""
 
     def note(self, result, said):
-        self.results.append(result)
-        print(f"{result['step']}: {said}", flush=True)
-        with open(os.path.join(self.folder, "steps.json"), "w", encoding="utf-8") as file:
-            json.dump(self.results, file, indent=1)
+        with self.one_at_a_time:
+            self.results.append(result)
+            print(f"{result['step']}: {said}", flush=True)
+            with open(os.path.join(self.folder, "steps.json"), "w", encoding="utf-8") as file:
+                json.dump(self.results, file, indent=1)
+
+
+def finished(command, log, limit):
+    """Runs a command with its output in a log. Returns its exit code, or "timeout". After the limit, kills it and all that it has started."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as process:
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def missing_libraries(program):
+    """Returns the names of the libraries that the loader does not find for a program."""
+    found = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    return [line.split()[0] for line in found.splitlines() if line.endswith("=> not found")]
 
 
 def find_library(name):
-    """Returns the folder of a CUDA library. Looks where CUDA toolkits, Debian packages and PyPI packages put their libraries."""
+    """Returns the folder of the library with exactly this name. Looks where CUDA toolkits, Debian packages and PyPI packages put libraries."""
     places = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/lib/x86_64-linux-gnu"]
     places += [os.path.join(path, "nvidia", "*", "lib") for path in sys.path]
-    for place in places:
-        for found in sorted(glob.glob(os.path.join(place, name + ".so.*"))):
-            return os.path.dirname(found)
-    return None
+    return next((folder for place in places for folder in sorted(glob.glob(place)) if os.path.exists(os.path.join(folder, name))), None)
 
 
 def paths_of(flags):
     """Returns LD_LIBRARY_PATH for the packed programs."""
     folders = [os.path.join(ROOT, ".portable", "lib")]
     folders += [flags.lib] if flags.lib else []
-    for name in ("libcudart", "libcublasLt"):
+    folders += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+    os.environ["LD_LIBRARY_PATH"] = ":".join(folders)
+    for name in missing_libraries(flags.program) + missing_libraries(flags.tests):
         folder = find_library(name)
         if folder and folder not in folders:
             folders.append(folder)
-    return ":".join(folders + [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path])
+    return ":".join(folders)
 
 
 def shell(command):
@@ -101,7 +119,8 @@ def shell(command):
 
 
 def versions(flags):
-    return shell(f"""nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit,compute_cap --format=csv,noheader
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]  # the one that CUDA uses
+    return shell(f"""nvidia-smi -i {gpu} --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit,compute_cap --format=csv,noheader
 head -n 2 /etc/os-release; uname -r; nproc; free -g | head -n 2; cat .portable/commit; nvcc --version | tail -n 2; ncu --version | tail -n 1
 python3 -c 'import torch, transformers; print("torch", torch.__version__, "transformers", transformers.__version__)'
 echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"; ldd {flags.program} | grep -E 'cu|not found'; true""")
@@ -196,9 +215,9 @@ def timed(flags, steps):
     peer("transformers", f"transformers_{first}", 75, "--shape", first, "-P", lengths)
     tables(flags, steps, first, "drawn", 80)
     durations = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
-    kernels(flags, steps, "layer", ["--launch-skip", "700", "--launch-count", "60"], ["--metrics", durations, "--csv", "--clock-control", "none"])
-    # The 900 kernels after the first 1,300 contain a complete step: the prefill has 1,220 kernels, and a step has about 420.
-    kernels(flags, steps, "decode", ["--launch-skip", "1300", "--launch-count", "900"],
+    # A prefill has 702 kernels, 22 in a layer. A step has 356.
+    kernels(flags, steps, "layer", ["--launch-skip", "330", "--launch-count", "60"], ["--metrics", durations, "--csv", "--clock-control", "none"])
+    kernels(flags, steps, "decode", ["--launch-skip", "750", "--launch-count", "900"],
             ["--metrics", "gpu__time_duration.sum", "--csv", "--clock-control", "none"], decoded=4)
     for shape in others:
         tables(flags, steps, shape, "2.3x", 90)
@@ -259,6 +278,8 @@ def main():
     folder = os.path.join(os.path.abspath(flags.out), flags.task)
     os.makedirs(folder, exist_ok=True)
     os.environ["LD_LIBRARY_PATH"] = paths_of(flags)
+    os.environ["PATH"] += os.pathsep + os.path.join(os.environ.get("CUDA_PATH", "/usr/local/cuda"), "bin")  # ncu and compute-sanitizer
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of nvidia-smi
     if os.path.isdir(DATA):
         os.environ.setdefault("LAZYPRUNE_TEST_DATA", DATA)
     seconds = flags.seconds or {"correct": 170, "time": 470}[flags.task]

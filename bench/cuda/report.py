@@ -31,7 +31,8 @@ def fail(where, expected, found):
 
 
 def gpu_named(name):
-    return next((gpu for gpu in roofline.GPUS if gpu.name in name), None)
+    """Returns the GPU of roofline.py with exactly this name. Cards with similar names, as H100 PCIe or GH200, have other rates."""
+    return next((gpu for gpu in roofline.GPUS if gpu.full_name == name), None)
 
 
 def expected_seconds(gpu, shape, prompt, schedule, test):

@@ -19,6 +19,7 @@ class Gpu:
     """The peak rates in NVIDIA's data sheets (SXM, 80 GB for A100 and H100), and the expected share of the bound for each kind of kernel."""
 
     name: str
+    full_name: str  # as nvidia-smi prints it
     tensor: float  # floating-point operations per second, bf16, dense
     memory: float  # bytes per second
     link: float  # bytes per second between host and device
@@ -67,9 +68,9 @@ SHARES = {
 }
 
 # On compute capability 9.0, a kernel begins while the one before it ends (launch_early in launch.hpp).
-A100 = Gpu("A100", 312e12, 2039e9, 25e9, 2e-6, {k: v[0] for k, v in SHARES.items()})
-H100 = Gpu("H100", 989e12, 3352e9, 50e9, 0, {k: v[1] for k, v in SHARES.items()})
-H200 = Gpu("H200", 989e12, 4800e9, 50e9, 0, H100.shares)  # an H100 with faster memory
+A100 = Gpu("A100", "NVIDIA A100-SXM4-80GB", 312e12, 2039e9, 25e9, 2e-6, {k: v[0] for k, v in SHARES.items()})
+H100 = Gpu("H100", "NVIDIA H100 80GB HBM3", 989e12, 3352e9, 50e9, 0, {k: v[1] for k, v in SHARES.items()})
+H200 = Gpu("H200", "NVIDIA H200", 989e12, 4800e9, 50e9, 0, H100.shares)  # an H100 with faster memory
 GPUS = (A100, H100, H200)
 
 SHORTEST = 3e-6  # seconds that a kernel takes at least; on the H100, ncu measured 3.3 to 6.4 us for those with little work

@@ -22,6 +22,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
+PATH=$PATH:${CUDA_PATH:-/usr/local/cuda}/bin # nvcc and compute-sanitizer
 
 build=${BUILD:-build-cuda}
 steps=${STEPS:-sanitizer tests tables}
@@ -64,7 +65,7 @@ work=$build/cuda/$file-$commit
 mkdir -p "$work"
 
 if [ -n "$targets" ]; then
-  nvcc=$(command -v nvcc || ls "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc" 2>/dev/null) || fail "nvcc: expected CUDA's toolkit 12 or newer, found none"
+  nvcc=$(command -v nvcc) || fail "nvcc: expected CUDA's toolkit 12 or newer, found none"
   # shellcheck disable=SC2086
   [ "${INSTALL:-yes}" = no ] || install_missing $library_packages doctest-dev python3
   if [ -n "${PACKAGES:-}" ]; then
@@ -103,6 +104,7 @@ sanitizer() {
   for tool in memcheck racecheck initcheck synccheck; do
     [ ! -e "$work/$tool.passed" ] || continue
     echo "compute-sanitizer, $tool"
+    : >"$work/$tool.log" # without the output of an interrupted run
     for file in $(files_of_sanitizer $tool); do
       compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 "$test_program" --source-file="*/tests/backend/$file.test.cpp" \
         >>"$work/$tool.log" 2>&1 || {
@@ -117,6 +119,7 @@ sanitizer() {
 tests() {
   [ ! -e "$work/tests.passed" ] || return 0
   echo "tests on $name"
+  : >"$work/tests.log"
   for folder in backend golden; do
     for file in $(test_files $folder); do
       "$test_program" --source-file="*/tests/$folder/$file.test.cpp" >>"$work/tests.log" 2>&1 || [ $? -eq 77 ] ||

@@ -2,18 +2,22 @@
 # SPDX-License-Identifier: MIT
 """Tests bench/cuda without a GPU: cuda.py PROGRAM. PROGRAM is lazyprune with the cuda backend on the emulated device."""
 import csv
+import glob
 import json
 import os
+import select
 import subprocess
 import sys
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HERE = os.path.join(ROOT, "bench", "cuda")
 sys.path.insert(0, HERE)
 import beside  # noqa: E402  found through sys.path
+import portable_steps  # noqa: E402
 import report  # noqa: E402
 import roofline  # noqa: E402
 from roofline import A100, GPUS, H100, SCHEDULES, SHAPES, Kernel  # noqa: E402
@@ -96,6 +100,13 @@ class Report(unittest.TestCase):
             self.assertIn("| 250 ms |  | 2.00x | 2.50x | 0.80 | 1.60x | 1.25 | 1.0 % |", text)
 
 
+    def test_only_the_same_card_has_estimates(self):
+        for gpu in roofline.GPUS:
+            self.assertIs(report.gpu_named(gpu.full_name), gpu)
+        for name in ("NVIDIA H100 PCIe", "NVIDIA GH200 480GB", "NVIDIA A100-SXM4-40GB"):
+            self.assertIsNone(report.gpu_named(name))
+
+
 class Run(unittest.TestCase):
     """run.sh with a fake nvidia-smi."""
 
@@ -135,6 +146,20 @@ class Run(unittest.TestCase):
         self.assertEqual(self.complaint(STEPS="table"), "error: STEPS: expected sanitizer, tests or tables, found table\n")
         self.assertEqual(self.complaint(STEPS="tables", PROGRAM="/nowhere"), "error: /nowhere: expected a program, found none\n")
         self.assertEqual(self.complaint(PROGRAM=PROGRAM, TEST_PROGRAM="/nowhere"), "error: /nowhere: expected a program, found none\n")
+
+    def test_a_run_that_failed_is_not_counted_in_the_next(self):
+        self.a_gpu()
+        tests, ready = self.path("tests"), self.path("ready")
+        written(tests, f"#!/bin/sh\necho '[doctest] test cases:  5 |  5 passed'\ncase $1 in */golden/*) [ -e {ready} ] ;; esac\n", 0o755)
+        flags = dict(STEPS="tests", TEST_PROGRAM=tests)
+        self.assertIn("found what", self.complaint(**flags))
+        written(ready, "")
+        self.assertEqual(self.run_sh(**flags).returncode, 0)
+        with open(glob.glob(self.path("build/cuda/*/tests.passed"))[0], encoding="utf-8") as file:
+            lines = len(file.readlines())
+        golden = len(glob.glob(os.path.join(ROOT, "tests", "golden", "cuda_*.test.cpp"))) - 1  # cuda_steps runs only on the emulated device
+        backend = len(glob.glob(os.path.join(ROOT, "tests", "backend", "cuda", "*.test.cpp"))) + 1 - 2  # and so do device and lists
+        self.assertEqual(lines, golden + backend)
 
     def test_tables(self):
         self.a_gpu()
@@ -305,6 +330,25 @@ class Portable(unittest.TestCase):
         self.assertIn("# Measured on NVIDIA H100 80GB HBM3\n", page)
         self.assertIn("- commit 1\n", page)
         self.assertIn("\n| 24 | 2.3x | ", page)
+
+    def test_a_step_that_takes_too_long_ends_with_all_that_it_started(self):
+        reads, writes = os.pipe()
+        self.addCleanup(os.close, reads)
+        self.assertEqual(portable_steps.finished(["sh", "-c", "sleep 60 & sleep 60"], writes, 0.2), "timeout")
+        os.close(writes)
+        self.assertTrue(select.select([reads], [], [], 10)[0])  # no process has the other end any more
+        self.assertEqual(portable_steps.finished(["sh", "-c", "exit 3"], subprocess.DEVNULL, 10), 3)
+
+    def test_libraries_are_found_by_their_whole_names(self):
+        lib = self.path("nvidia/cublas/lib")
+        os.makedirs(lib)
+        written(os.path.join(lib, "libcublasLt.so.12"), "")
+        written(self.path("ldd"), "#!/bin/sh\necho '\tlibcublasLt.so.12 => not found'; echo '\tlibm.so.6 => /lib/libm.so.6 (0x1)'\n", 0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=self.folder.name + os.pathsep + os.environ["PATH"]):
+            self.assertEqual(portable_steps.missing_libraries(PROGRAM), ["libcublasLt.so.12"])
+        with unittest.mock.patch.object(sys, "path", [self.folder.name]):
+            self.assertEqual(portable_steps.find_library("libcublasLt.so.12"), lib)
+            self.assertIsNone(portable_steps.find_library("libcublasLt.so.1"))
 
     def test_no_time(self):
         result = self.portable("time", "--out", self.folder.name, "--program", PROGRAM, "--seconds", "6")
