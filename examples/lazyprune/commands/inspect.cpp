@@ -176,9 +176,9 @@ std::string_view name_of(stages_source from) {
 }
 
 std::string stages_text(const json& all) {
-  if (all["stages"].is_null()) return "none known: dense unless --policy, --stages or --schedule is given";
+  if (all["stages"].is_null()) return "none: dense unless --policy, --stages or --schedule is given";
   const std::string stages = all["stages"], from = all["stages_from"];
-  if (from == name_of(stages_source::program)) return stages + ", known to this program";
+  if (from == name_of(stages_source::program)) return stages + ", by the program's table of models";
   return stages + (from == name_of(stages_source::folder) ? ", by its lazyprune.json" : ", by --pruning-file");
 }
 
@@ -216,7 +216,7 @@ void print_summary(const json& all) {
   if (!all["config"].is_null()) {
     const json& config = all["config"];
     line("family", config["family"].get<std::string>() + ", " + config["layers"].dump() + " layers");
-    line("recommended stages", stages_text(all));
+    line("known stages", stages_text(all));
     line("first pruning layer", chunk_text(all["first_pruning_layer"].get<layer_id>(), config["layers"].get<layer_id>()));
     line("memory", memory_text(all["memory"]));
   }

@@ -307,7 +307,7 @@ enum { LAZYPRUNE_CHECK_ATTENTION = 1 };
 /* `policy` is a preset's name, followed by flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm".
    Without a name, or with "custom", flags that are not given have lazyllm's values. A null registry stands for the library's own presets
    and parts. The library does not know models by name. Without --stages, "lazyllm" has the paper's stages for `options.layers` layers.
-   `lazyprune run` uses the stages recommended for its model instead. To prune like `lazyprune run`, pass these stages in --stages. */
+   `lazyprune run` uses the stages known for its model instead. To prune like `lazyprune run`, pass these stages in --stages. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, const char* policy,
                                                         const lazyprune_session_options* options, lazyprune_session** out);
 LAZYPRUNE_API void lazyprune_session_free(lazyprune_session* session); /* null is allowed */

@@ -61,8 +61,8 @@ TEST_CASE("the description of the bundled model for people") {
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   // The summary comes first, and the tensors come last.
   std::size_t last = 0;
-  for (const char* part : {"supported\n", "recommended stages", "memory  ", "tokenizer  ", "\nconfig\n", "\nmemory of a context",
-                           "\ntokenizer\n", "\ntensors\n", "  57 tensors, 1.48 million parameters, "}) {
+  for (const char* part : {"supported\n", "known stages", "memory  ", "tokenizer  ", "\nconfig\n", "\nmemory of a context", "\ntokenizer\n",
+                           "\ntensors\n", "  57 tensors, 1.48 million parameters, "}) {
     const std::size_t at = result.out.find(part, last);
     REQUIRE_MESSAGE(at != result.out.npos, part);
     last = at;
@@ -78,7 +78,7 @@ TEST_CASE("the first pruning layer depends on the policy") {
     REQUIRE(result.code == 0);
     return nlohmann::json::parse(result.out)["first_pruning_layer"];
   };
-  CHECK(first({"--keep", "0-63", "--least-tokens", "512"}) == 3);  // these flags leave the recommended stages
+  CHECK(first({"--keep", "0-63", "--least-tokens", "512"}) == 3);  // these flags leave the known stages
   CHECK(first({"--policy", "lazyllm"}) == 1);
   CHECK(first({"--policy", "dense"}) == 6);
   CHECK(first({"--policy", "random"}) == 0);
@@ -162,13 +162,13 @@ TEST_CASE("stages come from lazyprune.json; a model without it that the program 
   CHECK(all["stages"].is_null());
   CHECK(all["stages_from"].is_null());
   CHECK(all["first_pruning_layer"] == 20);  // all layers: the model stays dense
-  CHECK(described().find("\n  recommended stages      none known: dense ") != std::string::npos);
+  CHECK(described().find("\n  known stages            none: dense ") != std::string::npos);
   write_file(folder / "lazyprune.json", R"({"stages": "18:0.5"})");
   all = inspected(folder.path());
   CHECK(all["stages"] == "18:0.5");
   CHECK(all["stages_from"] == "lazyprune.json");
   CHECK(all["first_pruning_layer"] == 18);
-  CHECK(described().find("\n  recommended stages      18:0.5, by its lazyprune.json\n") != std::string::npos);
+  CHECK(described().find("\n  known stages            18:0.5, by its lazyprune.json\n") != std::string::npos);
 }
 
 TEST_CASE("a GGUF file without tensors is not supported") {

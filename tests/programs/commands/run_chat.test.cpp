@@ -446,7 +446,7 @@ TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the s
   const json described = json::parse(lazyprune_program({"inspect", "-m", model, "--json"}).out);
   CHECK(described["stages"] == known.stages);
   CHECK(described["stages_from"] == "program");
-  CHECK(lazyprune_program({"inspect", "-m", model}).out.find(known.stages + ", known to this program") != std::string::npos);
+  CHECK(lazyprune_program({"inspect", "-m", model}).out.find(known.stages + ", by the program's table of models") != std::string::npos);
   const temporary_folder folder;  // its lazyprune.json comes before the program's table
   std::filesystem::create_symlink(model, folder / "model.gguf");
   write_file(folder / "lazyprune.json", R"({"stages": "20:0.5"})");
