@@ -160,9 +160,10 @@ void add_part_flags(CLI::App& command, policy_spec& spec) {
 
 /// Adds the pruning flags. The value of --pruning-file goes into `model`, the values of the others into `spec`.
 void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model) {
-  add_text(command, "--policy", spec.preset,
-           "A whole policy; see below. The other options replace parts of it (default: lazyllm if stages are given or known for the model, "
-           "else dense)")
+  add_text(
+      command, "--policy", spec.preset,
+      "A whole policy; see below. The other options replace parts of it (default: lazyllm if stages are given, else the pruning known for "
+      "the model, else dense)")
       ->type_name("NAME")
       ->group(pruning_group);
   command
@@ -214,7 +215,7 @@ CLI::Option* add_output(CLI::App& command, table_format& format) {
 
 void add_context(CLI::App& command, std::size_t& context, const char* group) {
   add_number(command, "-c,--ctx-size", context, number_range<std::size_t>{0},
-             "Most tokens of prompt and answer; 0: the model's limit (default: 0)")
+             "Prompt and answer have at most N tokens together; 0: the model's limit (default: 0)")
       ->group(group);
 }
 
@@ -282,7 +283,7 @@ void add_generation_flags(CLI::App& command, run_flags& flags) {
   };
   command
       .add_option_function<std::string>("-n,--n-predict,--predict", read_predict,
-                                        "Most tokens to generate; -1: no limit but the context (default: 1024)")
+                                        "Generate at most N tokens; -1: no limit but the context (default: 1024)")
       ->type_name("N");
   add_context(command, flags.context, common_group);
   add_engine_flags(command, flags.backend);
@@ -347,7 +348,8 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   add_text(
       command, "--questions", flags->questions,
       "A file of questions about the document of -f, one a line; empty lines are skipped. Each prompt is the document, a newline and a "
-      "question. The common prefix of all prompts is read once; the answers are as in separate runs. --json prints an object a line")
+      "question, as plain text; with --chat it is in the model's chat template. The common prefix of all prompts is read once; the answers "
+      "are as in separate runs. --json prints an object a line")
       ->type_name("FILE")
       ->group(prompt_group);
   add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids; no BOS is added")->group(prompt_group);
@@ -524,7 +526,7 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
       ->type_name("NAME");
   add_number(command, "--limit", flags.limit, number_range<std::size_t>{0}, "Take the first N samples of each file; 0: all (default: 0)");
   add_number(command, "-n,--n-predict,--predict", flags.predict, number_range<std::size_t>{0},
-             "Most tokens of an answer; 0: as the benchmark has it (default: 0)")
+             "An answer has at most N tokens; 0: as the benchmark has it (default: 0)")
       ->group(question_group);
   add_context(command, flags.context, question_group);
   add_number(command, "--max-length", flags.max_length, number_range<std::size_t>{0},
@@ -628,12 +630,13 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
 void add_text_flags(CLI::App& command, text_flags& flags) {
   command
       .add_option("-f,--file", flags.files,
-                  "Instead of -d: files with texts. Questions are made out of them, whose answers stand in the texts; -: stdin")
+                  "Files with texts instead of -d; -: stdin. Prompts ask for made-up facts in their passages, or for the rest of a "
+                  "sentence")
       ->type_name("FILE...");
   add_number(command, "--tokens", flags.tokens, number_range<std::size_t>{256},
              "Tokens of a passage that is cut out of the texts (default: " + std::to_string(flags.tokens) + ")");
   add_number(command, "--prompts", flags.prompts, number_range<std::size_t>{8},
-             "The most passages (default: " + std::to_string(flags.prompts) + ")");
+             "Take at most N passages (default: " + std::to_string(flags.prompts) + ")");
 }
 
 void add_sweep(CLI::App& program, action& chosen, const policy_registry& policies) {
@@ -660,8 +663,8 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       ->group(measuring_group);
   add_number(
       command, "--minutes", flags->minutes, number_range<double>{0},
-      "After this time, begin no sample except the first. The table has the samples answered so far, and --resume goes on; 0: no limit "
-      "(default: 0)");
+      "N minutes after the start, finish the current sample and begin no other. The table has the samples answered so far, and --resume "
+      "goes on; 0: no limit (default: 0)");
   add_engine_flags(command, flags->backend);
 
   add_directory(command, flags->directory, flags->resume, "answers, tables, figure and page");
@@ -705,13 +708,13 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
           "losses")
       ->group(measuring_group);
   add_number(command, "--most-stages", flags->most_stages, number_range<std::size_t>{0},
-             "Most stages in a schedule, such as 3 as in the paper; 0: any number (default: 0)")
+             "A schedule has at most N stages, such as 3 as in the paper; 0: any number (default: 0)")
       ->group(measuring_group);
-  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Most schedules to try (default: 100)");
-  add_number(
-      command, "--minutes", flags->minutes, number_range<double>{0},
-      "After this time, try no schedule except the dense model. The result is still scored on the other samples, and --resume goes on; "
-      "0: no limit (default: 0)");
+  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000},
+             "Try at most N schedules, of which the dense model is one (default: 100)");
+  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
+             "N minutes after the start, finish the current schedule and begin no other. The result is then scored on the other samples. "
+             "--resume goes on; 0: no limit (default: 0)");
   add_part_flags(command, flags->parts);
   add_engine_flags(command, flags->backend);
   add_jobs(command, flags->jobs);
@@ -730,6 +733,8 @@ void add_calibrate(CLI::App& program, action& chosen, const policy_registry& pol
   CLI::App& command = *program.add_subcommand("calibrate", "Finds the heads whose attention shows which blocks of a prompt matter");
   add_model_flags(command, flags->model);
   add_text_flags(command, flags->questions.texts);
+  command.get_option("--prompts")
+      ->description("Read at most N passages or samples (default: " + std::to_string(flags->questions.texts.prompts) + ")");
   add_engine_flags(command, flags->backend);
   add_question_flags(command, flags->questions);
   add_number(command, "--block", flags->block, number_range<std::size_t>{4, 1024}, "Tokens that are kept or pruned together (default: 16)");
@@ -738,6 +743,10 @@ void add_calibrate(CLI::App& program, action& chosen, const policy_registry& pol
   add_text(command, "--out", flags->out, "The file to write; as lazyprune.json in the model's folder it is used without a flag")
       ->type_name("FILE")
       ->required();
+  command.footer(
+      "Examples:\n"
+      "  lazyprune calibrate -m MODEL.gguf -f book.txt --out lazyprune.json\n"
+      "  lazyprune run -m MODEL.gguf -f doc.txt -p \"question\" --pruning-file lazyprune.json --compare");
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return calibrate(*flags, policies);
@@ -807,10 +816,10 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
   add_text(command, "--api-key-file", flags->key_file, "A file with a key on each line; a request then needs one of them")
       ->type_name("FILE");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{1},
-             "Most tokens of a chat's answer, for requests without max_tokens (default: 1024)");
+             "A chat's answer has at most N tokens if the request has no max_tokens (default: 1024)");
   add_context(command, flags->context, common_group);
   add_number(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 4096},
-             "Most answers that are generated together (default: 16)");
+             "Generate at most N answers together (default: 16)");
   command
       .add_option_function<std::string>(
           "--cache-memory",
@@ -829,7 +838,7 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
              "Open connections; further ones are closed at once (default: 1024)")
       ->group(server_group);
   add_number(command, "--most-body", flags->http.body_bytes, number_range<std::size_t>{1, 1u << 30},
-             "Most bytes of a request's body; longer ones get status 413 (default: 8388608)")
+             "A request's body has at most N bytes; a longer one gets status 413 (default: 8388608)")
       ->group(server_group);
   command
       .add_option_function<std::string>(
@@ -837,7 +846,7 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
           [flags](const std::string& text) {
             flags->deadline = std::chrono::seconds(number_range<std::int64_t>{0, 86400}.read("--deadline", text));
           },
-          "Most seconds from a request to the end of its answer; a later answer fails with status 504; 0: no limit (default: 0)")
+          "An answer ends at most N seconds after its request; a later one fails with status 504; 0: no limit (default: 0)")
       ->type_name("N")
       ->group(server_group);
   command

@@ -121,6 +121,12 @@ std::string pruning_page(const CLI::App& with_options, const policy_registry& po
       "schedule says how many tokens stay after which layers, its scorer ranks them, its selector chooses by these scores, and its "
       "store keeps the rows of dropped tokens so that a later step can revive them. Each command's page names the options that it takes. "
       "The page examples/POLICIES.md describes each policy and each part.");
+  page += '\n';
+  page += paragraph(
+      "Without --policy, --stages and --schedule, the program uses the stages known for the model: those of --pruning-file, of "
+      "lazyprune.json in the model's folder, or of its own table of models. `lazyprune inspect` shows them. If they come from a "
+      "calibration, it also sets the defaults of --scorer, --selector, --decode, --keep-first, --keep-last and --least-tokens. If no "
+      "stages are known, nothing is pruned, except in sweep, search and fidelity --methods.");
   page += "\nOptions:\n" + rows_of(options_in(with_options, pruning_group, false), page_kind::all);
   page += "\nPolicies (--policy):\n";
   for (const policy_preset& preset : policies.presets()) page += row(preset.name, preset.what, label_columns);

@@ -97,6 +97,7 @@ TEST_CASE("the help of the program and of each command fits 40 lines of 100 colu
     pages.push_back(page({command, "--help"}));
     CHECK(pages.back().find("Usage: lazyprune " + command + " ") != std::string::npos);
     CHECK(page({"help", command}) == pages.back());
+    if (command != "help") CHECK(pages.back().find("\nExample") != std::string::npos);
   }
   for (const std::string& one : pages) {
     CAPTURE(one);
@@ -108,6 +109,7 @@ TEST_CASE("the help of the program and of each command fits 40 lines of 100 colu
 TEST_CASE("--help-all of a command names all of its options, and --help-all of the program has the pages of all commands") {
   const std::string program = page({"--help-all"});
   CHECK(width(program) <= 100);
+  CHECK(program.find(" Most ") == std::string::npos);  // a limit is said in a sentence: "at most N tokens"
   for (const auto& entry : options) {
     const std::string &command = entry.first, &flags = entry.second;
     const std::string all = page({command, "--help-all"});
@@ -134,6 +136,7 @@ TEST_CASE("`help pruning` describes each pruning option, once for all commands")
     CHECK_MESSAGE(text.find("\n  " + flag + " ") != std::string::npos, flag);
     CHECK(page({"run", "--help-all"}).find("\n  " + flag + " ") == std::string::npos);  // this page has only the names
   }
+  CHECK(text.find("\nWithout --policy, --stages and --schedule, ") != std::string::npos);  // the default
   for (const char* part : {"\n  lazyllm  ", "\n  static ", "\n  every:n=,share=\n", "\n  last_query_attention:over=mean|max\n",
                            "\n  top_p:mass=\n", "\n  bounded:rows=\n"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, part);
