@@ -26,12 +26,14 @@ namespace {
 /// A model, and sequences that come and go.
 template <tensor_backend Backend>
 struct batch_bench {
-  model_config config = lazyprune_test::tiny_config();
+  model_config config;
   Backend backend{execution{}};
   model<Backend> net = lazyprune_test::tiny_model(backend, config);
   workspace<Backend> work{net, backend};
   continuous_batch<Backend> batch{work};
   std::map<std::size_t, ended_sequence<Backend>> ended{};
+
+  explicit batch_bench(model_config c = lazyprune_test::tiny_config()) : config(std::move(c)) {}
 
   std::size_t add(sequence_asked asked) {
     return batch.add(sequence<Backend>(net, std::move(asked.session)), std::move(asked.prompt), std::move(asked.options));
@@ -288,6 +290,31 @@ TEST_CASE_TEMPLATE("alternatives share the reading of their prompt, and have the
   }
 }
 
+TEST_CASE("an alternative with another rotary table reads the prompt itself") {
+  batch_bench<reference<double>> b([] {
+    model_config c = lazyprune_test::tiny_config();
+    c.rope.scaling = rope_scaling::longrope;
+    c.rope.original_positions = 16;
+    c.rope.factor = 16;
+    c.rope.divisors = {1, 1};
+    c.rope.long_divisors = {3, 9};
+    return c;
+  }());
+  const auto asked = [](std::size_t length) {
+    sequence_asked one = asks(lazyprune_test::some_tokens(10), length);
+    one.options.trace_logits = true;
+    return one;
+  };
+  sequence_asked longer = asked(20);
+  const std::size_t reads = b.add(asked(3)),
+                    other = b.batch.add_alternative(reads, {b.net, std::move(longer.session)}, longer.prompt, longer.options);
+  b.to_the_end(64);
+  const generation alone = b.alone(asked(20));
+  CHECK(b.ended.at(other).result.tokens == alone.tokens);
+  CHECK(b.ended.at(other).result.trace[0].logits == alone.trace[0].logits);
+  CHECK(b.ended.at(other).shared.rows == 0);
+}
+
 TEST_CASE("if the sequence that reads the prompt of alternatives is stopped or fails, they read it themselves") {
   for (const bool fails : {false, true}) {
     CAPTURE(fails);
@@ -388,17 +415,18 @@ TEST_CASE("if a step fails, the other sequences have the answers that they have 
   const std::vector<token_id> prompt{7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
   const auto good = [&](int policy) {
     const auto schedule = stages{{1, 0.5}, {3, 0.5}};
-    sequence_asked asked{policy == 0 ? any_session(dense(), {.layers = 4})
-                         : policy == 1
-                             ? any_session(lazyllm(schedule), {.layers = 4})
-                             : any_session(lazyprune::policy{accumulated_attention{}, schedule, top_k{}, keep_all{}}, {.layers = 4}),
-                         prompt};
+    sequence_asked asked{
+        policy == 0   ? any_session(dense(), {.layers = 4})
+        : policy == 1 ? any_session(lazyllm(schedule), {.layers = 4})
+        : policy == 2 ? any_session(lazyprune::policy{last_query_attention{}, schedule, top_k{}, none{.for_good = true}}, {.layers = 4})
+                      : any_session(lazyprune::policy{accumulated_attention{}, schedule, top_k{}, keep_all{}}, {.layers = 4}),
+        prompt};
     asked.options.max_new = 9;
     asked.options.trace_logits = true;
     return asked;
   };
-  std::size_t left[3]{}, stayed[3]{};
-  for (int policy = 0; policy < 3; ++policy)
+  std::size_t left[4]{}, stayed[4]{};
+  for (int policy = 0; policy < 4; ++policy)
     for (layer_id layer = 0; layer < 4; ++layer)
       for (std::size_t before = 1; before < 9; ++before) {
         CAPTURE(policy);
@@ -427,6 +455,7 @@ TEST_CASE("if a step fails, the other sequences have the answers that they have 
   CHECK(left[0] == 0);
   CHECK(left[1] > 0);
   CHECK(left[2] > 0);
+  CHECK(left[3] > 0);
   CHECK(stayed[0] > 0);
   CHECK(stayed[1] > 0);
 }

@@ -49,6 +49,21 @@ TEST_CASE("a lost token frees its slot and stays lost") {
   CHECK(table.slots() == 0);
 }
 
+TEST_CASE("tokens that are dropped for good are counted, also after the end of the sequence is forgotten") {
+  frontier_table table;
+  table.append(3);
+  table.drop_for_good(1);
+  table.drop_for_good(1);
+  table.drop_for_good(2);
+  CHECK(table.gone_count() == 2);
+  table.append(table.state(2));
+  CHECK(table.gone_count() == 3);
+  table.truncate(2);
+  CHECK(table.gone_count() == 1);
+  table.clear();
+  CHECK(table.gone_count() == 0);
+}
+
 TEST_CASE("slot_after tells the slots of rows that are stored next") {
   frontier_table table;
   table.append(60);

@@ -68,7 +68,7 @@ class continuous_batch {
 
   /// Like `add`, for another answer to the prompt of the sequence with this number. `seq` is like that sequence was when it was added. If
   /// that sequence has not read its prompt yet, this one waits for it, and then is a fork of it. Otherwise it reads the prompt itself. It
-  /// also does so if that sequence leaves before.
+  /// also does so if that sequence leaves before, or has another rotary table, because their expected lengths differ (LongRoPE).
   std::size_t add_alternative(std::size_t number, sequence<Backend> seq, std::vector<token_id> prompt, generation_options options) {
     const std::size_t added = add(std::move(seq), std::move(prompt), std::move(options));
     const auto reader = std::ranges::find(members_, number, &member::number);
@@ -105,8 +105,8 @@ class continuous_batch {
   /// model's layers. `prompt_tokens` counts as `least_prompt_tokens` if it is less. Returns the sequences that have ended, and those that
   /// were stopped. If the step throws, it is abandoned, and each sequence then runs its part of the step alone. So a sequence whose step
   /// fails leaves with its fault, and the others go on. If a sequence cannot repeat its part with the same result, it leaves with the
-  /// fault, too: abandoning the step lost tokens, or the scorer remembers the step. An observer that stops a step ends all sequences of
-  /// this step.
+  /// fault, too: abandoning the step lost tokens or dropped them for good, the scorer remembers the step, or the step was already done
+  /// (step_observer::step_ends threw). An observer that stops a step ends all sequences of this step.
   std::vector<ended_sequence<Backend>> step(std::size_t prompt_tokens) {
     drop_stopped();
     prompt_tokens = std::max(prompt_tokens, least_prompt_tokens);
@@ -182,20 +182,21 @@ class continuous_batch {
     member* whose;
     sequence_step<Backend> step;
     std::size_t known;  // tokens of the sequence before the step
-    std::size_t lost;   // tokens that no later step can compute further, before the step
+    std::size_t lost;   // tokens that no later step can compute further, or that are dropped for good, before the step
     std::size_t rows;   // rows that the session planned before the step
 
-    /// Returns whether the sequence can run the abandoned step again, with the same result: the step was not done, no tokens were lost, and
-    /// the scorer remembers nothing of the step.
+    /// Returns whether the sequence can run the abandoned step again, with the same result: the step was not done, no tokens were lost or
+    /// dropped for good, and the scorer remembers nothing of the step.
     bool repeatable() const {
       const any_session& session = whose->seq.session();
-      return whose->seq.known() == known && session.tokens().lost_count() == lost && !(session.remembers() && session.stats().rows > rows);
+      return whose->seq.known() == known && lost_in(session) == lost && !(session.remembers() && session.stats().rows > rows);
     }
   };
   static part part_of(member& m, const sequence_step<Backend>& step) {
     const any_session& session = m.seq.session();
-    return {&m, step, m.seq.known(), session.tokens().lost_count(), session.stats().rows};
+    return {&m, step, m.seq.known(), lost_in(session), session.stats().rows};
   }
+  static std::size_t lost_in(const any_session& session) { return session.tokens().lost_count() + session.tokens().gone_count(); }
 
   /// The last piece of a prompt that pauses between layers.
   struct paused_piece {
@@ -240,7 +241,7 @@ class continuous_batch {
     for (member& other : members_) {
       if (other.reader != &m) continue;
       other.reader = nullptr;
-      if (!other.stays()) continue;
+      if (!other.stays() || other.seq.rope() != m.seq.rope()) continue;
       try {
         const statistics own = other.seq.session().stats();
         other.seq = m.seq.fork();

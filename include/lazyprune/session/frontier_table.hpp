@@ -80,6 +80,7 @@ class frontier_table {
       refused_ -= lost(t) && has_slot(t);
       release(t);
       lost_count_ -= lost(t);
+      gone_count_ -= dropped_for_good(t);
     }
     frontier_.resize(tokens);
     slot_.resize(tokens);
@@ -101,6 +102,7 @@ class frontier_table {
 
   /// Returns whether every plan leaves the token out, although it may have keys and values.
   bool dropped_for_good(position t) const noexcept { return (state_[t] & is_gone) != 0; }
+  std::size_t gone_count() const noexcept { return gone_count_; }
 
   /// Returns whether nothing can change for the token any more. The token has passed all layers, or never will.
   bool settled(position t, layer_id layers) const noexcept { return frontier_[t] == layers || (state_[t] & (is_lost | is_gone)) != 0; }
@@ -191,7 +193,7 @@ class frontier_table {
     if (state.hidden == hidden_state::stored) store(t);
     if (state.hidden == hidden_state::waiting) wait(t);
     if (state.hidden == hidden_state::lost) lose(t);
-    if (state.dropped_for_good) state_[t] |= is_gone;
+    if (state.dropped_for_good) drop_for_good(t);
   }
 
   token_state state(position t) const noexcept {
@@ -205,6 +207,7 @@ class frontier_table {
   /// Drops the token for good.
   void drop_for_good(position t) noexcept {
     release(t);
+    gone_count_ += !dropped_for_good(t);
     state_[t] |= is_gone;
   }
 
@@ -233,7 +236,8 @@ class frontier_table {
   std::vector<std::uint8_t> state_;  // (known)
   slot_pool stored_, waiting_;
   std::size_t lost_count_ = 0;
-  std::size_t refused_ = 0;  // tokens that are lost but still hold their waiting slots
+  std::size_t gone_count_ = 0;  // tokens that are dropped for good
+  std::size_t refused_ = 0;     // tokens that are lost but still hold their waiting slots
 };
 
 }  // namespace v0
