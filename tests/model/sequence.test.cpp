@@ -589,6 +589,49 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
 
 }  // namespace
 
+namespace {
+
+bool copies_fail = false;
+
+/// Takes the attention of the first query. Cannot be copied while `copies_fail` is true.
+struct first_query {
+  first_query() = default;
+  first_query(const first_query&) {
+    if (copies_fail) throw std::bad_alloc();
+  }
+  first_query& operator=(const first_query&) {
+    if (copies_fail) throw std::bad_alloc();
+    return *this;
+  }
+  void score(const attention_view& seen, std::span<float> out) const {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = seen(0, i);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("if the policy cannot be constructed again, a sequence still forgets all its tokens") {
+  reference<double> backend{execution{}};
+  const auto net = tiny_model(backend);
+  workspace<reference<double>> work(net, backend);
+  const auto begun = [&] { return lazyprune_test::begin(net, policy{first_query{}, stages{{2, 0.5}}, top_k{}, keep_all{}}); };
+  const std::vector<token_id> next{7, 9, 11, 30};
+  auto fresh = begun();
+  const auto expected = forward(work, fresh, next, phase::prefill);
+  const std::vector<double> logits(expected.begin(), expected.end());
+  for (const bool clears : {false, true}) {
+    CAPTURE(clears);
+    auto seq = begun();
+    CHECK_FALSE(forward(work, seq, some_tokens(12), phase::prefill).empty());
+    copies_fail = true;
+    CHECK_THROWS_AS(clears ? seq.clear() : seq.truncate(0), std::bad_alloc);
+    copies_fail = false;
+    CHECK(seq.known() == 0);
+    CHECK(seq.session().known() == 0);
+    CHECK(std::ranges::equal(forward(work, seq, next, phase::prefill), logits));
+  }
+}
+
 TEST_CASE_TEMPLATE("if memory runs out in a step, all sequences know the same tokens as before, and they and their forks work", Backend,
                    reference<float>, cpu) {
   for (const char* name : {"a first step", "a later one", "a chunk", "a batch"}) {

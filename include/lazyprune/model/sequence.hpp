@@ -102,9 +102,14 @@ class sequence {
   /// Forgets all but the first `tokens` tokens; `tokens` is at most known(). Keeps the memory of the keys and values for new tokens. See
   /// step_machine::truncate.
   void truncate(std::size_t tokens) {
+    if (tokens == 0) {
+      const forgets_with_session afterwards{*this};
+      expected_ = 0;
+      session_.truncate(0);
+      return;
+    }
     session_.truncate(tokens);
     tokens_.resize(tokens);
-    if (tokens == 0) expected_ = 0;
     kv_.truncate(computed());
     retain_rows();
   }
