@@ -739,6 +739,73 @@ TEST_CASE("a step with drafts can be stopped between two layers: its token and i
   }
 }
 
+namespace {
+
+struct planted_fault {};
+
+}  // namespace
+
+TEST_CASE("if a callback throws, the sequence has not read the tokens after that, drafted or not") {
+  speculation_bench b;
+  enum class callback { logits, token, step };
+  std::size_t drafted = 0;
+  for (const callback which : {callback::logits, callback::token, callback::step})
+    for (std::size_t calls = 1; calls < 20; ++calls) {
+      CAPTURE(static_cast<int>(which));
+      CAPTURE(calls);
+      generation_options options = of_length(30);
+      options.speculate = 6;
+      std::size_t left = calls, heard = 0;
+      const auto called = [&](callback one) {
+        if (one == which && --left == 0) throw planted_fault{};
+      };
+      options.on_logits = [&](std::span<const float>) { called(callback::logits); };
+      options.on_token = [&](token_id) {
+        called(callback::token);
+        ++heard;
+        return true;
+      };
+      options.on_step = [&](const any_session& session) {
+        drafted += session.known() > prompt.size() + heard;
+        called(callback::step);
+      };
+      auto seq = b.begin();
+      workspace<reference<float>> work(b.net, b.backend);
+      try {
+        generate(work, seq, prompt, options);
+      } catch (const planted_fault&) {
+      }
+      CHECK((left == 0 || which == callback::step));
+      if (left == 0) CHECK(seq.known() == prompt.size() + heard);
+    }
+  CHECK(drafted > 0);
+}
+
+TEST_CASE("if a callback throws, sequences that generate together have read no drafts that were not handed out") {
+  speculation_bench b;
+  for (std::size_t calls = 1; calls < 12; ++calls) {
+    CAPTURE(calls);
+    generation_options first = of_length(30), second = of_length(30);
+    first.speculate = second.speculate = 6;
+    std::size_t heard_first = 0, heard_second = 0;
+    first.on_token = [&](token_id) {
+      if (heard_first + 1 == calls) throw planted_fault{};
+      ++heard_first;
+      return true;
+    };
+    second.on_token = [&](token_id) {
+      ++heard_second;
+      return true;
+    };
+    auto one = b.begin(), other = b.begin();
+    workspace<reference<float>> work(b.net, b.backend);
+    const generation_request<reference<float>> both[] = {{one, prompt, first}, {other, prompt, second}};
+    CHECK_THROWS_AS(generate(work, both), planted_fault);
+    CHECK(one.known() == prompt.size() + heard_first);
+    CHECK(other.known() <= prompt.size() + heard_second);
+  }
+}
+
 TEST_CASE("drafts are refused with a policy that prunes decode steps, and with a trace") {
   bench same(tiny(), stages{{1, 0.5}});
   generation_options options = of_length(3);

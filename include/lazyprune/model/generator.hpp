@@ -218,11 +218,14 @@ class generating {
     const std::size_t outputs = outputs_of(logits);
     result_.drafted += outputs - 1;
     truncate(seq_.known() - (outputs - chosen_.size()));
-    if (options_.on_step) options_.on_step(seq_.session());
     goes_on_ = hand_out(logits) && seq_.known() < context_ && result_.tokens.size() < wanted();
   }
 
+  /// Forgets the drafts of a step that was done, but whose tokens were not handed out because something failed.
+  void forget_drafts() { truncate(before_ + prompt_tokens_ + result_.tokens.size()); }
+
   generation result() {
+    forget_drafts();
     result_.cost = seq_.session().stats();
     if (seq_.known() > before_)
       result_.share_prompt = share_computed(seq_.session().tokens(), before_, prompt_tokens_, seq_.session().layers());
@@ -255,20 +258,29 @@ class generating {
     return read_logits(work_, 0, input_.size());
   }
 
-  /// Passes the chosen tokens to the result and the caller. If one of them ends the sequence, forgets those after it and returns false.
+  /// Passes the chosen tokens to the result and the caller. If one of them ends the sequence or a callback throws, forgets those after it.
+  /// Returns false if one ends the sequence.
   bool hand_out(scalars logits) {
-    for (std::size_t i = 0; i < chosen_.size(); ++i) {
-      const scalars row = logits_of(logits, i);
-      if (options_.on_logits) options_.on_logits(std::vector<float>(row.begin(), row.end()));
-      result_.tokens.push_back(chosen_[i]);
-      if (i > 0) ++result_.accepted;
-      if (options_.speculate > 0) said_.push_back(chosen_[i]);
-      if (ends(chosen_[i])) {
-        truncate(seq_.known() - (chosen_.size() - 1 - i));
-        return false;
+    std::size_t i = 0;
+    const auto forget_later_ones = [&] { truncate(seq_.known() - (chosen_.size() - 1 - i)); };
+    bool ended = false;
+    try {
+      if (options_.on_step) options_.on_step(seq_.session());
+      for (;; ++i) {
+        const scalars row = logits_of(logits, i);
+        if (options_.on_logits) options_.on_logits(std::vector<float>(row.begin(), row.end()));
+        result_.tokens.push_back(chosen_[i]);
+        if (i > 0) ++result_.accepted;
+        if (options_.speculate > 0) said_.push_back(chosen_[i]);
+        ended = ends(chosen_[i]);
+        if (ended || i + 1 == chosen_.size()) break;
       }
+    } catch (...) {
+      forget_later_ones();
+      throw;
     }
-    return true;
+    if (ended) forget_later_ones();
+    return !ended;
   }
 
   std::size_t outputs_of(scalars logits) const { return logits.size() / work_.model().config.vocabulary; }
@@ -364,16 +376,21 @@ template <tensor_backend Backend>
 std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<generating<Backend>>& seqs) {
   std::vector<generating<Backend>*> open;
   for (generating<Backend>& seq : seqs) open.push_back(&seq);
-  in_one_team(work.backend(), [&] {
-    for (;;) {
-      std::erase_if(open, [](const generating<Backend>* seq) { return !seq->goes_on(); });
-      if (open.empty()) break;
-      if (open.size() == 1)
-        open.front()->step();
-      else
-        step_together<Backend>(work, open);
-    }
-  });
+  try {
+    in_one_team(work.backend(), [&] {
+      for (;;) {
+        std::erase_if(open, [](const generating<Backend>* seq) { return !seq->goes_on(); });
+        if (open.empty()) break;
+        if (open.size() == 1)
+          open.front()->step();
+        else
+          step_together<Backend>(work, open);
+      }
+    });
+  } catch (...) {
+    for (generating<Backend>& seq : seqs) seq.forget_drafts();
+    throw;
+  }
   std::vector<generation> results;
   for (generating<Backend>& seq : seqs) results.push_back(seq.result());
   return results;
