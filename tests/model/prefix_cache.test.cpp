@@ -219,6 +219,15 @@ TEST_CASE("answers do not depend on what the cache holds") {
   }
 }
 
+TEST_CASE("a session with less room than a kept sequence gets its beginning") {
+  cache_bench<reference<double>> b;
+  b.cache.keep(b.read(some_tokens(60), lazyllm(from_layer(2))));
+  const std::vector<token_id> prompt = some_tokens(20);
+  const auto seq = b.cache.begin(b.net, any_session(lazyllm(from_layer(2)), {.layers = 4, .max_tokens = 40}), prompt, 40);
+  CHECK(seq.known() == prompt.size() - detail::least_last_piece);
+  CHECK(seq.session().limit() == 40);
+}
+
 TEST_CASE("a cache loads the sequences that fit, and nothing from damaged bytes or with a sequence that has read more than chunks") {
   cache_bench<cpu> b;
   b.cache.keep(b.read(some_tokens(30), lazyllm(from_layer(2))));

@@ -52,9 +52,9 @@ class prefix_cache {
     }
     if (best == kept_.end()) return sequence<Backend>(net, std::move(session));
     kept_.splice(kept_.begin(), kept_, best);
-    sequence<Backend> seq = best->seq.fork(std::move(session));
-    seq.truncate(shared);
-    return seq;
+    sequence<Backend> beginning = best->seq.fork();
+    beginning.truncate(shared);  // the session may have no room for all that is kept
+    return beginning.fork(std::move(session));
   }
 
   /// Sets the limit of the constructor to `most_bytes`, and drops what no longer fits.
