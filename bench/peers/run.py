@@ -171,19 +171,25 @@ def found_peers(options):
 
 
 def checked_peers(peers, ours, options):
-    """Yields the peers whose logits are ours, for each type that both have."""
+    """Yields the peers without the types whose logits are not ours. Leaves out a peer if it agrees with ours in none of the types of both."""
     logits = {engine.kind: engine.logits(PROMPTS_OF_CHECK) for engine in ours}
     for peer in peers:
         print(f"- {peer.name}: {peer.version}", flush=True)
-        if not set(logits) & set(peer.types):
+        shared = [kind for kind in logits if kind in peer.types]
+        if not shared:
             print(f"- {peer.name} is not compared with ours: it has none of our types", flush=True)
-        try:
-            for kind in logits:
-                if kind in peer.types:
-                    check_same_model(logits[kind], PeerWithType(peer, options, kind))
-            yield peer
-        except Failed as reason:
-            print(f"- {peer.name} {kind} is not measured: {reason}", flush=True)
+        failed = []
+        for kind in shared:
+            try:
+                check_same_model(logits[kind], PeerWithType(peer, options, kind))
+            except Failed as reason:
+                print(f"- {peer.name} {kind} is not measured: {reason}", flush=True)
+                failed.append(kind)
+        if failed and failed == shared:
+            print(f"- {peer.name} is not measured: it agrees with ours in no type", flush=True)
+            continue
+        peer.types = [kind for kind in peer.types if kind not in failed]
+        yield peer
 
 
 def chosen_types(peer, options):

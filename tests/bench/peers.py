@@ -82,10 +82,21 @@ class Peers(unittest.TestCase):
         self.assertIn("| 1 thread | weights | 16 | 32 | decode after 16 | decode after 32 |\n", out)
         self.assertIn("| steady | Q8_0 | 200.0 (1.00x) | 200.0 (1.00x) | 10.0 (1.00x) | 10.0 (1.00x) |\n", out)
         self.assertIn("| crashes | BF16 | 100.0 (0.50x) | 100.0 (0.50x) | 10.0 (1.00x) | 10.0 (1.00x) |\n", out)
+        self.assertIn("- differs is not measured: it agrees with ours in no type\n", out)
         self.assertNotIn("| differs |", out)
         self.assertRegex(out, r"\| lazyprune \| BF16 \| [\d.]+ \([\d.]+x\) \|")
         samples = json.loads((self.folder / "out.json").read_text(encoding="utf-8"))
         self.assertEqual(len([sample for sample in samples if sample["engine"] == "steady"]), 4)
+
+    def test_a_type_that_fails_the_check_leaves_the_others(self):
+        os.symlink(os.path.abspath(MODEL), self.folder / "pocket-Q8_0.gguf")
+        self.fake("llama_cpp", "crashes")
+        out = self.output("llama_cpp", "--stages", "none", "--rounds", "1", "--types", "all", "--ours", "BF16,Q8_0")
+        self.assertIn("- crashes BF16: same next token in 2 of 2 prompts, logits apart by 0.0e+00", out)
+        self.assertEqual(out.count("- crashes Q8_0 is not measured: ended by SIGILL\n"), 1)
+        self.assertIn("| crashes | BF16 | 100.0 (1.00x) |", out)
+        self.assertIn("| crashes | Q4_0 | 50.0 (0.50x) |", out)
+        self.assertNotIn("| crashes | Q8_0 |", out)
 
     def test_types_that_are_named(self):
         self.fake("llama_cpp", "crashes")
