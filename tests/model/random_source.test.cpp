@@ -46,6 +46,12 @@ TEST_CASE("the published shapes have as many parameters as their names say") {
         at("shape", {"tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b, pocket", ", found gpt-5"}));
 }
 
+TEST_CASE("weights are the same in every version, so that measurements can be repeated") {
+  const auto q = numbers(random_source(shape_named("pocket"), dtype::f32).get("model.layers.0.self_attn.q_proj.weight", 128, 128));
+  CHECK(q[0] == -0.02999764494597912f);
+  CHECK(q[1] == 0.027484310790896416f);
+}
+
 TEST_CASE("weights are the same each time, differ between tensors, and have a standard deviation of 0.02") {
   const model_config& c = shape_named("pocket");
   const random_source a(c, dtype::f32), b(c, dtype::f32), rounded(c, dtype::bf16);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/core/fnv_hash.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/files/model_folder.hpp>
@@ -25,29 +26,27 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The FNV-1a hash.
-class fnv_hash {
+/// The FNV-1a hash of numbers, as eight bytes each, and of texts with their sizes.
+class fingerprint_hash {
  public:
   void add(std::uint64_t number) {
-    for (int byte = 0; byte < 8; ++byte) add_byte(static_cast<unsigned char>(number >> 8 * byte & 0xff));
+    for (int byte = 0; byte < 8; ++byte) hash_.add(static_cast<unsigned char>(number >> 8 * byte & 0xff));
   }
   void add(std::string_view text) {
     add(text.size());
-    for (const char byte : text) add_byte(static_cast<unsigned char>(byte));
+    hash_.add(text);
   }
 
   /// Returns 16 hexadecimal digits.
   std::string text() const {
     constexpr char digits[] = "0123456789abcdef";
     std::string result;
-    for (int shift = 60; shift >= 0; shift -= 4) result += digits[value_ >> shift & 0xf];
+    for (int shift = 60; shift >= 0; shift -= 4) result += digits[hash_.value() >> shift & 0xf];
     return result;
   }
 
  private:
-  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
-
-  std::uint64_t value_ = 0xcbf29ce484222325;
+  fnv_hash hash_;
 };
 
 }  // namespace detail
@@ -57,7 +56,7 @@ class fnv_hash {
 /// to 1/256 first: Gemma's files store w - 1 or w, and the difference is rounded. Throws `error` if the files lack the weights.
 inline std::string model_fingerprint(const checkpoint& files) {
   const model_config& c = files.config();
-  detail::fnv_hash hash;
+  detail::fingerprint_hash hash;
   for (const std::size_t size : {c.hidden, c.layers, c.n_heads, c.n_kv_heads, c.head_dim, c.ffn}) hash.add(std::uint64_t{size});
   const checkpoint_weights source(files);
   std::vector<float> weights(c.hidden);
@@ -78,7 +77,7 @@ inline std::string model_fingerprint(const checkpoint& files) {
 /// Throws `error` if config.json cannot be read.
 inline std::string weights_digest(const checkpoint& files) {
   constexpr std::size_t places = 4, bytes = 64, beginning = 4096;  // reading all bytes would take as long as loading the model
-  detail::fnv_hash hash;
+  detail::fingerprint_hash hash;
   const auto add = [&](std::span<const std::byte> some) { hash.add({reinterpret_cast<const char*>(some.data()), some.size()}); };
   if (files.is_gguf()) {
     const std::span<const std::byte> all = files.gguf()->file().bytes();

@@ -12,6 +12,7 @@
 #include <lazyprune/backend/machine_limits.hpp>
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/core/fnv_hash.hpp>
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/model/weights.hpp>
 
@@ -100,11 +101,10 @@ class random_source {
  private:
   static constexpr std::size_t shifts = 4096;
 
-  /// FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
   static std::uint64_t hash(std::string_view text) {
-    std::uint64_t h = 0xcbf29ce484222325u;
-    for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    return h;
+    fnv_hash hash;
+    hash.add(text);
+    return hash.value();
   }
 
   /// Returns number `place` of the pool, in [-0.035, 0.035).

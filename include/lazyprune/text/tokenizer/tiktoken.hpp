@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/fnv_hash.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/files/utf8.hpp>
 #include <lazyprune/text/tokenizer/added_tokens.hpp>
@@ -132,14 +133,13 @@ inline token_pipeline parse_tiktoken(std::string_view text, std::string_view fil
   constexpr std::size_t llama3_ranks = 128'000;
   constexpr std::uint64_t llama3_fingerprint = 0x2ed9c0ade6e0d96;
   std::size_t count = 0;
-  std::uint64_t fingerprint = 0xcbf29ce484222325;  // FNV-1a of all pieces, with their sizes
+  fnv_hash fingerprint;  // of all pieces, with the low byte of their sizes
   detail::each_rank(text, file, [&](std::string_view piece) {
     ++count;
-    const auto add = [&](unsigned byte) { fingerprint = (fingerprint ^ byte) * 0x100000001b3; };
-    add(static_cast<unsigned>(piece.size() & 0xff));
-    for (const char c : piece) add(static_cast<unsigned char>(c));
+    fingerprint.add(static_cast<unsigned char>(piece.size() & 0xff));
+    fingerprint.add(piece);
   });
-  if (count != llama3_ranks || fingerprint != llama3_fingerprint) detail::refuse_ranks(count, file);
+  if (count != llama3_ranks || fingerprint.value() != llama3_fingerprint) detail::refuse_ranks(count, file);
   if (!characters)
     throw error(file, "", "another kind of tokenizer file, because this build lacks PCRE2 and utf8proc", "tiktoken ranks",
                 error_code::unsupported);
