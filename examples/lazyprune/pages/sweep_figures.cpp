@@ -50,10 +50,23 @@ chart_axis score_axis(std::string label, double low, double high) {
   return axis_over(std::move(label), std::min(low, middle - 5), std::max(high, middle + 5));
 }
 
+namespace {
+
+/// Returns the tasks for which a speedup was measured.
+std::vector<std::string> timed_tasks(const sweep_view& view) {
+  std::vector<std::string> timed;
+  for (const sweep_entry& entry : view.table.entries)
+    if (entry.summary.speedup_ttft) add_once(timed, entry.summary.task);
+  return timed;
+}
+
+}  // namespace
+
 std::vector<chart> accuracy_charts(const sweep_view& view) {
+  const std::vector<std::string> timed = timed_tasks(view);
   std::vector<sweep_view::group> shown;
-  if (view.tasks.size() > 1) shown.push_back({"all tasks", view.tasks});
-  for (const std::string& task : view.tasks) shown.push_back({task, {task}});
+  if (timed.size() > 1) shown.push_back({timed.size() == view.tasks.size() ? "all tasks" : "all tasks with times", timed});
+  for (const std::string& task : timed) shown.push_back({task, {task}});
   chart_range speedups;
   std::vector<chart> charts;
   for (const auto& [name, tasks] : shown) {
@@ -98,7 +111,12 @@ std::string accuracy_figure(const sweep_view& view) {
       "<a href=\"#results\">All results</a> and in each mark's tooltip.</p>\n" +
       chart_legend(charts.front().series, charts.front().level) + "<div class=\"charts\">\n";
   for (const chart& c : charts) html += chart_figure(c);
-  return html + "</div>\n";
+  html += "</div>\n";
+  const std::vector<std::string> timed = timed_tasks(view);
+  std::string untimed;
+  for (const std::string& task : view.tasks)
+    if (std::ranges::find(timed, task) == timed.end()) untimed += (untimed.empty() ? "" : ", ") + html_text(task);
+  return untimed.empty() ? html : html + "<p>Not drawn, because no speedup was measured: " + untimed + ".</p>\n";
 }
 
 namespace {

@@ -15,7 +15,7 @@ namespace program {
 chart_axis score_axis(std::string label, double low, double high);
 
 /// Returns one chart per task, with one line per method through its budgets. If there are several tasks, a chart of their means comes
-/// first. Empty if no speedup was measured.
+/// first. Tasks without a speedup are left out. Empty if no speedup was measured.
 std::vector<chart> accuracy_charts(const sweep_view& view);
 
 /// Figure 5: scores over speedups.

@@ -172,6 +172,27 @@ TEST_CASE("Figure 5's first chart is also a file of its own with a legend, unles
   CHECK(sweep_figure(untimed).empty());
 }
 
+TEST_CASE("Figure 5 leaves out the tasks without a speedup, and draws the others") {
+  sweep_table table = small_table();
+  for (sweep_entry& entry : table.entries)
+    if (entry.summary.task == "narrativeqa") entry.summary.speedup_ttft.reset();
+  const std::string page = sweep_page(table), figure = section_of(page, "Figure 5");
+  check_whole(page);
+  CHECK(count(figure, "<figure>") == 3);
+  CHECK(count(figure, "<figcaption>narrativeqa</figcaption>") == 0);
+  CHECK(count(figure, "<p>Not drawn, because no speedup was measured: narrativeqa.</p>") == 1);
+  // The means of the other two tasks: (20 + 60) / 2 for dense, (19 + 58) / 2 for lazyllm.
+  const std::string all = between(figure, "<figcaption>all tasks with times</figcaption>", "</figure>");
+  CHECK(count(all, "<title>lazyllm@2+3, budget 0.6: score 38.5 (37.8–39.2), TTFT 1.50x (1.43–1.57)</title>") == 1);
+  CHECK(count(all, "<title>static@2") == 2);
+  CHECK(count(sweep_figure(table), "aria-label=\"all tasks with times\"") == 1);
+  CHECK(count(section_of(sweep_page(small_table()), "Figure 5"), "Not drawn") == 0);
+
+  for (sweep_entry& entry : table.entries)
+    if (entry.summary.task == "qasper") entry.summary.speedup_ttft.reset();
+  CHECK(count(sweep_figure(table), "aria-label=\"lcc\"") == 1);  // one task needs no mean
+}
+
 TEST_CASE("Figure 6: mean scores over layers, one line per share; no chart if no policy with one stage was run") {
   sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);
