@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tables/summary_table.hpp"
 
+#include <algorithm>
+
 #include "tables/number_text.hpp"
 
 namespace lazyprune {
@@ -51,16 +53,17 @@ table table_of(std::span<const eval_summary> summaries) {
 }
 
 std::string to_markdown(std::span<const eval_summary> summaries) {
+  const bool some_timed = std::ranges::any_of(summaries, [](const eval_summary& s) { return s.timed.value_or(0) > 0 && s.timed != s.n; });
   std::vector<std::vector<std::string>> rows;
   for (const eval_summary& s : summaries)
     rows.push_back({s.task, s.method, s.metric, std::to_string(s.n), with_interval(s.score, 1, 2), with_interval(s.lost, 1, 2),
-                    s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "", with_interval(s.ttft_s, 1e3, 1),
-                    with_interval(s.dense_ttft_s, 1e3, 1), with_interval(s.speedup_ttft, 1, 2, "x"), with_interval(s.total_s, 1e3, 1),
-                    with_interval(s.speedup_total, 1, 2, "x"), with_interval(s.share_computed, 100, 1, " %"),
-                    s.revived ? fixed(s.revived->mean, 0) : "",
+                    s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "", some_timed && s.timed ? std::to_string(*s.timed) : "",
+                    with_interval(s.ttft_s, 1e3, 1), with_interval(s.dense_ttft_s, 1e3, 1), with_interval(s.speedup_ttft, 1, 2, "x"),
+                    with_interval(s.total_s, 1e3, 1), with_interval(s.speedup_total, 1, 2, "x"),
+                    with_interval(s.share_computed, 100, 1, " %"), s.revived ? fixed(s.revived->mean, 0) : "",
                     s.peak_bytes ? fixed(static_cast<double>(*s.peak_bytes) / (1024.0 * 1024.0), 1) + " MiB" : ""});
-  return markdown_table(markdown_columns(3, {"task", "method", "metric", "n", "score", "lost", "tokens", "TTFT, ms", "dense, ms", "speedup",
-                                             "total, ms", "total speedup", "computed", "revived", "peak"}),
+  return markdown_table(markdown_columns(3, {"task", "method", "metric", "n", "score", "lost", "tokens", "timed", "TTFT, ms", "dense, ms",
+                                             "speedup", "total, ms", "total speedup", "computed", "revived", "peak"}),
                         rows);
 }
 

@@ -23,7 +23,8 @@ table table_of(std::span<const eval_summary> summaries);
 std::vector<column> summary_columns();
 std::vector<cell> summary_cells(const eval_summary& summary);
 
-/// The Markdown table for people. After each mean stands half the width of its interval. Empty columns are left out.
+/// The Markdown table for people. After each mean stands half the width of its interval. Empty columns are left out. The column "timed"
+/// is there if some, but not all, predictions of a summary were timed.
 std::string to_markdown(std::span<const eval_summary> summaries);
 
 }  // namespace program

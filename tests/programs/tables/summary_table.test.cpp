@@ -92,6 +92,20 @@ TEST_CASE("CSV has a column for each value except `usage`") {
         "8.0,1.0 0.5,3145728\n");
 }
 
+TEST_CASE("Markdown says how many predictions were timed if not all were") {
+  const auto table = [](std::uint64_t timed, std::uint64_t others) {
+    std::vector<eval_summary> both{with_costs(), with_costs()};
+    both[0].timed = timed;
+    both[1].timed = others;
+    return to_markdown(both);
+  };
+  CHECK(table(18, 20).find("| tokens | timed |     TTFT, ms |") != std::string::npos);
+  CHECK(table(18, 20).find("|   1900 |    18 | 250.0 ") != std::string::npos);
+  CHECK(table(18, 20).find("|   1900 |    20 | 250.0 ") != std::string::npos);
+  CHECK(table(20, 20).find("timed") == std::string::npos);
+  CHECK(table(0, 20).find("timed") == std::string::npos);  // the cells of its times are empty
+}
+
 TEST_CASE("Markdown has only columns that are not empty") {
   CHECK(to_markdown(std::vector{scores_only()}) ==
         "| task   | method     | metric |   n |        score |\n"
@@ -100,10 +114,11 @@ TEST_CASE("Markdown has only columns that are not empty") {
   const std::string both = to_markdown(std::vector{scores_only(), with_costs()});
   CHECK(
       both.find(
-          "|   n |        score |        lost | tokens |     TTFT, ms |   dense, ms |      speedup |      total, ms | total speedup |      "
-          "computed | revived |    peak |\n") != std::string::npos);
-  CHECK(both.find("| qasper | lazy       | qa_f1  |  20 | 12.50 \xc2\xb1 3.00 | 0.50 \xc2\xb1 1.50 |   1900 | 250.0 \xc2\xb1 10.0 | 500.0 "
-                  "\xc2\xb1 0.0 | 2.00 \xc2\xb1 "
-                  "0.10x | 1000.0 \xc2\xb1 500.0 |  1.25 \xc2\xb1 0.25x | 62.5 \xc2\xb1 12.5 % |       7 | 3.0 MiB |\n") !=
-        std::string::npos);
+          "|   n |        score |        lost | tokens | timed |     TTFT, ms |   dense, ms |      speedup |      total, ms | total speedup |"
+          "      computed | revived |    peak |\n") != std::string::npos);
+  CHECK(
+      both.find(
+          "| qasper | lazy       | qa_f1  |  20 | 12.50 \xc2\xb1 3.00 | 0.50 \xc2\xb1 1.50 |   1900 |    18 | 250.0 \xc2\xb1 10.0 | 500.0 "
+          "\xc2\xb1 0.0 | 2.00 \xc2\xb1 "
+          "0.10x | 1000.0 \xc2\xb1 500.0 |  1.25 \xc2\xb1 0.25x | 62.5 \xc2\xb1 12.5 % |       7 | 3.0 MiB |\n") != std::string::npos);
 }
