@@ -139,8 +139,7 @@ class comparison {
       record.settings.push_back({.method = settings_[s].method, .budget = settings_[s].budget, .policy = descriptions_[s]});
     for (std::size_t t = 0; t < texts_.size(); ++t) {
       const split_text& text = texts_[t];
-      text_digest digest;
-      digest.add(text.name);
+      text_digest digest;  // of the tokens alone: the file may have another path on another machine
       for (const std::vector<token_id>* ids : {&text.prompt, &text.rest}) digest.add(std::to_string(ids->size()));
       for (const std::vector<token_id>* ids : {&text.prompt, &text.rest})
         for (const token_id id : *ids) digest.add(std::to_string(id));
@@ -324,7 +323,10 @@ void show_fidelity(const run_record& record, const std::function<const text_fide
   for (std::size_t s = 0; s < record.settings.size(); ++s) {
     const recorded_setting& setting = record.settings[s];
     std::vector<text_fidelity> results;
-    for (std::size_t t = 0; t < record.samples.size(); ++t) results.push_back(*find({t, s}));
+    for (std::size_t t = 0; t < record.samples.size(); ++t) {
+      results.push_back(*find({t, s}));
+      results.back().text = record.samples[t].file;  // the result may come from a run that had another path to this text
+    }
     const auto add = [&](std::span<const text_fidelity> texts) {
       entries.push_back({setting.method, setting.budget, summary_of(texts, setting.policy)});
     };

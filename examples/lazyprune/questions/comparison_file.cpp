@@ -32,6 +32,7 @@ recorded_comparison recorded_comparison::read(const json_value& object) {
 
 bool recorded_comparison::same_but_times(const recorded_comparison& other) const {
   text_fidelity theirs = other.value;
+  theirs.text = value.text;
   theirs.ttft_s = value.ttft_s;
   theirs.dense_ttft_s = value.dense_ttft_s;
   return ask == other.ask && value == theirs;

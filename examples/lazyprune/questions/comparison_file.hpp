@@ -30,6 +30,7 @@ struct recorded_comparison {
   /// Returns the comparison as a line, without a line break.
   std::string line() const;
   std::uint64_t digest() const { return ask; }
+  /// Returns whether the comparisons are equal, apart from times and from the name of the text. The name is a path as it was typed.
   bool same_but_times(const recorded_comparison& other) const;
 };
 

@@ -171,6 +171,32 @@ TEST_CASE("merged parts of a fidelity have the table of one run") {
   CHECK(complaint(lazyprune_program(other)) == complaint_at((files / "resumed/comparisons.jsonl") + ": comparison 1"));
 }
 
+TEST_CASE("a text is in the same part of a fidelity however its path is typed, and a run goes on under another path") {
+  const temporary_folder files;
+  std::filesystem::create_directory(files / "folder");
+  arguments plain{"fidelity"}, typed{"fidelity"};
+  for (const std::string name : {"a", "b", "c", "d", "e", "f"}) {
+    std::string text;
+    for (int i = 0; i < 20; ++i) text += "The lamp of house " + name + std::to_string(i) + " is near the tree. ";
+    write_file(files / name, text);
+    plain = joined(plain, {"-f", files / name});
+    typed = joined(typed, {"-f", files / ("folder/../" + name)});
+  }
+  const arguments more{"-t", "1", "--prefix", "32", "-n", "2", "--policy", "lazyllm", "--stages", "3:0.5"};
+  plain = joined(plain, more), typed = joined(typed, more);
+  const program_result once = lazyprune_program(joined(plain, {"-o", "json"}));
+  REQUIRE_MESSAGE(once.code == 0, once.err);
+  const arguments folders{files / "first", files / "second"};
+  REQUIRE(part(plain, "1/2", folders[0]).code == 0);
+  REQUIRE(part(typed, "2/2", folders[1]).code == 0);
+  const program_result merged = merge(folders, files / "merged", {"-o", "json"});
+  REQUIRE_MESSAGE(merged.code == 0, merged.err);
+  CHECK(without_times(json::parse(merged.out)) == without_times(json::parse(once.out)));
+
+  const program_result resumed = part(typed, "1/2", folders[0], {"--resume"});
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+}
+
 TEST_CASE("the number of parts may change, and no finished sample is answered again") {
   const temporary_folder files;
   const arguments two = all_parts(small_sweep, files, 2);

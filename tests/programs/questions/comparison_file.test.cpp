@@ -44,8 +44,9 @@ TEST_CASE("comparisons read back exactly, and a resumed file goes on after the l
   CHECK(read_text(folder / "c") == comparison(~0ull).line() + '\n' + equal.line() + '\n');
 }
 
-TEST_CASE("comparisons are the same if they differ in times alone") {
+TEST_CASE("comparisons are the same if they differ in times and the name of the text alone") {
   recorded_comparison other = comparison(1);
+  other.value.text = "./t";
   other.value.ttft_s = 3;
   other.value.dense_ttft_s = 4;
   CHECK(other.same_but_times(comparison(1)));
