@@ -456,13 +456,16 @@ void hand_out(Handle** out, Parts&&... parts) {
   *out = new Handle{std::forward<Parts>(parts)...};
 }
 
-/// Writes a new session to `*out`, or null if an exception is thrown. Later steps need no memory for their counts.
-void hand_out_session(lazyprune_session** out, const std::shared_ptr<selection_scratch>& scratch, any_session session, uint32_t checks) {
+/// Writes a new session to `*out`, or null if an exception is thrown. Later steps need no memory for their counts and probes. `probes`: the
+/// largest number of probes of a layer.
+void hand_out_session(lazyprune_session** out, const std::shared_ptr<selection_scratch>& scratch, any_session session, std::size_t probes,
+                      uint32_t checks) {
   given(out, "out") = nullptr;
   lazyprune_session* made = nullptr;
   hand_out(&made, scratch, std::move(session));
   std::unique_ptr<lazyprune_session> handle(made);
   handle->counts.reserve(handle->session.layers());
+  handle->probes.reserve(probes);
   handle->checks = checks;
   *out = handle.release();
 }
@@ -512,13 +515,15 @@ bool holds(std::size_t count, std::size_t rows, std::size_t width, std::size_t s
   return rows == 0 || (count >= width && (rows == 1 || stride <= (count - width) / (rows - 1)));
 }
 
-/// Throws `error` if the array is too short for its rows. `shape` describes the rows in the message.
-void check_count(const callers_rows& r, const char* place, const std::string& shape) {
+/// Throws `error` if the array is too short for its rows. `shape()` describes the rows in the message. It is called for the error only,
+/// because a step without errors may not allocate.
+template <class Shape>
+void check_count(const callers_rows& r, const char* place, const Shape& shape) {
   if (r.count == 0 || holds(r.count, r.rows, r.width, r.stride)) return;
   const bool by_bytes =
       r.stride % sizeof(float) == 0 && r.stride / sizeof(float) >= r.width && holds(r.count, r.rows, r.width, r.stride / sizeof(float));
   wrong(place,
-        shape + ", that is " + std::to_string(r.rows) + " rows of " + std::to_string(r.width) + " numbers, " + std::to_string(r.stride) +
+        shape() + ", that is " + std::to_string(r.rows) + " rows of " + std::to_string(r.width) + " numbers, " + std::to_string(r.stride) +
             " apart",
         std::to_string(r.count) + " numbers" + (by_bytes ? " (strides count floats, not bytes)" : ""));
 }
@@ -589,14 +594,16 @@ window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidenc
   callers_rows keys{e.keys, e.keys_count, active, width, e.keys_stride > 0 ? e.keys_stride : width};
   not_below(query.stride, query.width, "evidence: query_stride");
   not_below(keys.stride, keys.width, "evidence: keys_stride");
-  check_count(query, "evidence: query",
-              "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x head_dim " + std::to_string(e.head_dim));
+  check_count(query, "evidence: query", [&] {
+    return "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x head_dim " + std::to_string(e.head_dim);
+  });
   if (e.key_slots && e.key_slots_count > 0 && e.key_slots_count != active)
     wrong("evidence: key_slots", std::to_string(active) + ", one for each active token", std::to_string(e.key_slots_count));
   if (e.key_slots) keys.rows = *std::max_element(e.key_slots, e.key_slots + active) + std::size_t{1};
-  check_count(keys, "evidence: keys",
-              (e.key_slots ? "slots up to the last of key_slots, " : "a slot for each active token, ") + std::to_string(keys.rows) +
-                  " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " + std::to_string(e.head_dim));
+  check_count(keys, "evidence: keys", [&] {
+    return (e.key_slots ? "slots up to the last of key_slots, " : "a slot for each active token, ") + std::to_string(keys.rows) +
+           " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " + std::to_string(e.head_dim);
+  });
   check_finite(query, plan.rows.last(queries), "evidence: query");
 
   s.probabilities.resize(queries * e.heads * active);
@@ -616,8 +623,9 @@ window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, 
     return computed_probabilities(s, e, queries);
   }
   not_below(e.stride, active, "evidence: stride");
-  check_count({e.data, e.data_count, queries * e.heads, active, e.stride}, "evidence: data",
-              "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x active " + std::to_string(active));
+  check_count({e.data, e.data_count, queries * e.heads, active, e.stride}, "evidence: data", [&] {
+    return "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x active " + std::to_string(active);
+  });
   const window_view shown{e.data, queries, e.heads, e.stride, plan.active};
   check_finite(shown);
   if ((s.checks & LAZYPRUNE_CHECK_ATTENTION) != 0)
@@ -626,7 +634,8 @@ window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, 
 }
 
 /// Checks keys or values of the active tokens, or hidden states of the rows.
-void check_rows(const callers_rows& r, std::span<const position> tokens, const char* place, const std::string& shape) {
+template <class Shape>
+void check_rows(const callers_rows& r, std::span<const position> tokens, const char* place, const Shape& shape) {
   check_count(r, place, shape);
   check_finite(r, tokens, place);
 }
@@ -638,7 +647,7 @@ probe_view probes_of(lazyprune_session& s, const lazyprune_evidence& e) {
   if (e.data) {
     not_below(e.stride, active, "evidence: stride");
     const callers_rows rows{e.data, e.data_count, count, active, e.stride};
-    check_count(rows, "evidence: data", "probes " + std::to_string(count) + " x active " + std::to_string(active));
+    check_count(rows, "evidence: data", [&] { return "probes " + std::to_string(count) + " x active " + std::to_string(active); });
     for (std::size_t p = 0; p < count; ++p)
       if (const auto at = not_finite(e.data + p * e.stride, active))
         wrong("evidence: data", "finite numbers",
@@ -684,9 +693,9 @@ shown_by_engine read_evidence(lazyprune_session& s, const lazyprune_evidence* po
   if (wanted != evidence_kind::none && e.kind != static_cast<uint32_t>(wanted)) wrong("evidence", expected(), kind_name(e.kind));
   if (has_choice(e)) return choice_of(s, e);
   const layer_plan& plan = *s.inside;
-  const std::string active = std::to_string(plan.active.size());
   const auto heads_shape = [&] {
-    return "active " + active + " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " + std::to_string(e.head_dim);
+    return "active " + std::to_string(plan.active.size()) + " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " +
+           std::to_string(e.head_dim);
   };
   switch (wanted) {
     case evidence_kind::none:
@@ -702,22 +711,21 @@ shown_by_engine read_evidence(lazyprune_session& s, const lazyprune_evidence* po
       check_size(e.kv_heads, "evidence: kv_heads");
       check_size(e.head_dim, "evidence: head_dim");
       not_below(e.stride, e.kv_heads * e.head_dim, "evidence: stride");
-      check_rows({e.data, e.data_count, plan.active.size(), e.kv_heads * e.head_dim, e.stride}, plan.active, "evidence: data",
-                 heads_shape());
+      check_rows({e.data, e.data_count, plan.active.size(), e.kv_heads * e.head_dim, e.stride}, plan.active, "evidence: data", heads_shape);
       return evidence(key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active});
     case evidence_kind::values:
       require_data(e.values, "evidence: values");
       check_heads(e);
       not_below(e.values_stride, e.kv_heads * e.head_dim, "evidence: values_stride");
       check_rows({e.values, e.values_count, plan.active.size(), e.kv_heads * e.head_dim, e.values_stride}, plan.active, "evidence: values",
-                 heads_shape());
+                 heads_shape);
       return evidence(value_view{probabilities_of(s, e, 1).query(0), e.values, e.kv_heads, e.head_dim, e.values_stride});
     case evidence_kind::hidden:
       require_data(e.data, "evidence: data");
       not_below(e.hidden, 1, "evidence: hidden");
       not_below(e.stride, e.hidden, "evidence: stride");
       check_rows({e.data, e.data_count, plan.rows.size(), e.hidden, e.stride}, plan.rows, "evidence: data",
-                 "rows " + std::to_string(plan.rows.size()) + " x hidden " + std::to_string(e.hidden));
+                 [&] { return "rows " + std::to_string(plan.rows.size()) + " x hidden " + std::to_string(e.hidden); });
       return evidence(hidden_view{e.data, e.hidden, e.stride, plan.rows, plan.active});
     case evidence_kind::ids:
       require_data(e.ids, "evidence: ids");
@@ -804,8 +812,11 @@ lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, co
     const auto scratch = o.scratch ? o.scratch->memory : nullptr;
     policy_parts parts = parts_of(spec, layers_of(o), policies_of(registry));
     parts.selector = any_selector(every_token_if_failed{std::move(parts.selector)});
-    hand_out_session(out, scratch,
-                     make_session(std::move(parts), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()}), o.checks);
+    const any_scorer scorer = parts.scorer;
+    any_session made = make_session(std::move(parts), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()});
+    std::size_t probes = 0;
+    for (layer_id l = 0; l < o.layers; ++l) probes = std::max(probes, scorer.probes(l).size());
+    hand_out_session(out, scratch, std::move(made), probes, o.checks);
   });
 }
 
@@ -829,7 +840,9 @@ lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char*
 }
 
 lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out) {
-  return guarded([&] { hand_out_session(out, given(session, "session").scratch, session->session.clone(), session->checks); });
+  return guarded([&] {
+    hand_out_session(out, given(session, "session").scratch, session->session.clone(), session->probes.capacity(), session->checks);
+  });
 }
 
 lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens) {

@@ -749,6 +749,56 @@ TEST_CASE("where the number of tokens depends on scores, a choice is refused and
   ok(step.leave_showing(scores));
 }
 
+TEST_CASE("a step with evidence allocates nothing after reserve") {
+  constexpr std::size_t most = 61;
+  const std::vector<float> numbers(most * heads * kv_heads * head_dim, 0.0625f);
+  for (const std::string scorer :
+       {"last_query_attention", "window_attention:window=4", "key_norm", "value_weighted_attention", "accumulated_attention",
+        "calibrated_attention:window=2,block=1,probes=1.0.1.mean.max@1/1.0.0.max.max@1/1.0.1.last.max@-0.5"}) {
+    CAPTURE(scorer);
+    const session_handle first = make(("custom --stages 2:0.5 --scorer " + scorer).c_str());
+    lazyprune_session* cloned = nullptr;
+    ok(lazyprune_session_clone(first.get(), &cloned));
+    const session_handle clone(cloned);
+    for (lazyprune_session* const s : {first.get(), cloned}) {
+      ok(lazyprune_session_reserve(s, most));
+      std::size_t shown = 0;
+      std::int32_t codes = 0;
+      const auto call = [&](lazyprune_status status) { codes |= status.code; };
+      const std::size_t before = lazyprune_test::allocations;
+      for (const std::size_t tokens : {most - 1, std::size_t{1}}) {
+        lazyprune_request request = LAZYPRUNE_REQUEST;
+        request.tokens = tokens;
+        request.phase = tokens > 1 ? LAZYPRUNE_PREFILL : LAZYPRUNE_DECODE;
+        request.outputs = 1;
+        std::uint32_t depth = 0;
+        call(lazyprune_step_begin(s, &request, &depth));
+        for (std::uint32_t l = 0; l < depth; ++l) {
+          lazyprune_plan plan = LAZYPRUNE_PLAN;
+          lazyprune_spills spills = LAZYPRUNE_SPILLS;
+          call(lazyprune_step_enter(s, l, &plan));
+          lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+          e.kind = plan.wants;
+          e.data = e.values = numbers.data();
+          e.data_count = e.values_count = numbers.size();
+          e.stride = plan.wants == LAZYPRUNE_KEYS ? kv_heads * head_dim : plan.active_count;
+          e.heads = heads;
+          e.queries = plan.wants == LAZYPRUNE_WINDOW ? plan.window : 1;
+          e.kv_heads = kv_heads;
+          e.head_dim = head_dim;
+          e.values_stride = kv_heads * head_dim;
+          call(lazyprune_step_leave(s, plan.wants == LAZYPRUNE_NOTHING ? nullptr : &e, &spills));
+          shown += plan.wants != LAZYPRUNE_NOTHING;
+        }
+        call(lazyprune_step_finish(s));
+      }
+      CHECK(lazyprune_test::allocations == before);
+      CHECK(codes == LAZYPRUNE_OK);
+      CHECK(shown > 0);
+    }
+  }
+}
+
 TEST_CASE("a step with choices allocates nothing after reserve") {
   const std::size_t at_first = lazyprune_test::allocations;
   session_handle session = make("lazyllm --stages 2:0.5,4:0.5");
