@@ -135,6 +135,19 @@ TEST_CASE("for any number of layers, the text of a preset reads back as the same
     }
 }
 
+TEST_CASE("a preset whose schedule never prunes the model is dense there") {
+  policy_registry mine = policies();
+  mine.add_preset("rare", "", [](layer_id) { return policy{key_norm{}, every{4, 0.5}, top_k{}, none{}}; });
+  mine.add_preset("without_target", "", [](layer_id) { return policy{key_norm{}, budget{}, top_k{}, none{}}; });
+  for (const layer_id layers : {1u, 2u, 4u, 5u}) {
+    CHECK(lazyprune::text({.preset = "without_target"}, layers, mine) == "--policy dense");
+    const std::string rare = lazyprune::text({.preset = "rare"}, layers, mine);
+    CHECK((rare == "--policy dense") == (layers <= 4));
+    CHECK(lazyprune::text(parse_policy(rare), layers, mine) == rare);
+  }
+  CHECK(lazyprune::text({.preset = "rare", .stages = "2:0.5"}, 4, mine).starts_with("--stages 2:0.5 --scorer key_norm "));
+}
+
 TEST_CASE("keep and least_tokens are in the text only if they have an effect") {
   CHECK(text(with({{"--keep", "5-6,1-4"}, {"--least-tokens", "12"}, {"--stages", "3:0.5"}}), 6) ==
         "--stages 3:0.5 --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --keep 1-6 "

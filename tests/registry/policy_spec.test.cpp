@@ -95,6 +95,24 @@ TEST_CASE("spec_of writes a policy of described parts as flags") {
         "--stages  --scorer recency --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
 }
 
+TEST_CASE("spec_of writes a schedule that never prunes the model as no stages") {
+  const auto flags = [](auto schedule, auto... layers) {
+    const policy_spec spec = spec_of(policy{recency{}, schedule, top_k{}, none{}}, layers...);
+    REQUIRE(spec.stages.has_value() != spec.schedule.has_value());
+    return spec.schedule ? *spec.schedule : "--stages " + *spec.stages;
+  };
+  CHECK(flags(budget{}) == "--stages ");
+  CHECK(flags(at_least{prompt_only{budget{}}, 9}) == "--stages ");
+  CHECK(flags(every{4, 0.5}) == "every:n=4,share=0.5");
+  CHECK(flags(every{4, 0.5}, 5u) == "every:n=4,share=0.5");
+  CHECK(flags(every{4, 0.5}, 4u) == "--stages ");
+  CHECK(flags(prompt_only{every{4, 0.5}}, 4u) == "--stages ");
+  CHECK(flags(by_phase{stages{}, every{4, 0.5}}, 5u) == "every:n=4,share=0.5");
+  CHECK(flags(by_phase{stages{}, every{4, 0.5}}, 4u) == "--stages ");
+  CHECK(flags(budget({.after = 4, .tokens = 9}), 4u) == "--stages ");
+  CHECK(flags(linear{.from = 3, .share = 0.5}, 4u) == "--stages ");
+}
+
 TEST_CASE("spec_of writes at_least, outside or inside other schedules, and protected spans as flags") {
   const stages half{{2, 0.5}};
   const auto flags = [](auto schedule) {

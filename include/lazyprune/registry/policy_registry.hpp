@@ -138,7 +138,7 @@ class policy_registry {
     if (std::ranges::find(presets_, name, &policy_preset::name) != presets_.end())
       report_error(error("registry", name, "a name that is not in use", "another preset with this name"));
     presets_.push_back({std::string(name), std::string(what), [name = std::string(name), make](layer_id layers) {
-                          policy_spec spec = spec_of(make(layers));
+                          policy_spec spec = spec_of(make(layers), layers);
                           spec.preset = name;
                           return spec;
                         }});

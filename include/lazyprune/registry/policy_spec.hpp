@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -189,13 +190,19 @@ void note_selector(policy_spec& spec, const protect<Selector>& selector) {
 
 }  // namespace detail
 
-/// All flags of a policy with described parts. Throws `error` if the policy has one schedule for the prompt and another for the steps after
-/// it, because the flags can express only one schedule.
+/// All flags of a policy with described parts, for a model with `layers` layers. If the schedule never prunes such a model, the flags have
+/// no stages and no schedule: its text may name a layer that the model lacks. Throws `error` if the policy has one schedule for the prompt
+/// and another for the steps after it, because the flags can express only one schedule.
 template <class Scorer, class Schedule, class Selector, class Store>
-policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy) {
+policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy, layer_id layers = std::numeric_limits<layer_id>::max()) {
   policy_spec spec{.scorer = text_of(policy.scorer), .store = text_of(policy.store), .keep_first = 0, .keep_last = 0, .decode = "same"};
   detail::note_schedule(spec, policy.schedule);
   detail::note_selector(spec, policy.selector);
+  const auto never_in = [&](phase step) { return first_pruning(policy.schedule, step, layers) >= layers; };
+  if (spec.schedule && never_in(phase::prefill) && never_in(phase::decode)) {
+    spec.schedule.reset();
+    spec.stages = "";
+  }
   return spec;
 }
 
