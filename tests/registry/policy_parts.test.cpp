@@ -148,6 +148,14 @@ TEST_CASE("a preset whose schedule never prunes the model is dense there") {
   CHECK(lazyprune::text({.preset = "rare", .stages = "2:0.5"}, 4, mine).starts_with("--stages 2:0.5 --scorer key_norm "));
 }
 
+TEST_CASE("the name custom stands for no preset") {
+  for (const policy_spec& spec : {with({}), with({{"--scorer", "key_norm"}}), with({{"--stages", "3:0.5"}, {"--decode", "only"}})}) {
+    policy_spec named = spec;
+    named.preset = custom_policy;
+    CHECK(text(named, 8) == text(spec, 8));
+  }
+}
+
 TEST_CASE("keep and least_tokens are in the text only if they have an effect") {
   CHECK(text(with({{"--keep", "5-6,1-4"}, {"--least-tokens", "12"}, {"--stages", "3:0.5"}}), 6) ==
         "--stages 3:0.5 --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --keep 1-6 "

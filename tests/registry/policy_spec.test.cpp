@@ -45,6 +45,7 @@ TEST_CASE("parse_policy reads the text of a whole policy") {
     CHECK(parse_policy(short_text(spec)) == expected);
     CHECK(parse_policy(flags_text(spec)) == spec);
   }
+  CHECK(parse_policy("--policy custom --scorer key_norm") == parse_policy("custom --scorer key_norm"));
   CHECK(parse_policy("") == policy_spec{});
   CHECK(parse_policy("lazyllm --stages 9:0.7 --keep-first 4") == policy_spec{.preset = "lazyllm", .stages = "9:0.7", .keep_first = 4});
 }
@@ -63,6 +64,9 @@ TEST_CASE("parse_policy names the wrong word") {
   CHECK(fault("--keep-first -1") == at("--keep-first", {", found -1"}));
   CHECK(fault("--least-tokens 1e3") == at("--least-tokens", {", found 1e3"}));
   CHECK(fault("--keep") == at("--keep"));
+  CHECK(fault("static --policy fastv") == at("policy: static --policy fastv", {"one name", ", found --policy twice"}));
+  CHECK(parse_policy("custom --policy fastv") == parse_policy("fastv"));
+  CHECK(fault("--policy static --policy fastv") == at("policy: --policy static --policy fastv", {", found --policy twice"}));
   CHECK(fault("--keep-first 4 --keep-first 5") == at("policy: --keep-first 4 --keep-first 5", {", found --keep-first"}));
 }
 

@@ -64,7 +64,8 @@ inline policy_spec complete(policy_spec given, layer_id layers, const policy_reg
   if (given.preset == dense_policy && (given.schedule || (given.stages && !given.stages->empty())))
     report_error(error(flag_of("policy"), dense_policy, "no " + stages_flag + " and no " + schedule_flag + ", because dense never prunes",
                        given.schedule ? *given.schedule : *given.stages));
-  policy_spec all = policies.preset(given.preset.empty() ? default_policy : given.preset, layers);
+  const bool named = !given.preset.empty() && given.preset != custom_policy;
+  policy_spec all = policies.preset(named ? given.preset : default_policy, layers);
   if (given.stages || given.schedule) {
     all.stages.reset();
     all.schedule.reset();

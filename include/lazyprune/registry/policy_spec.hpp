@@ -101,25 +101,28 @@ inline std::string short_text(policy_spec spec) {
 }
 
 /// Reads an optional name, then flags with their values, all separated by spaces. `short_text` and policy_parts::text have this form. The
-/// name is a preset's name, or "custom" for no preset. Without a preset, flags that are not given have lazyllm's values. Throws `error`
-/// with the wrong word.
+/// name is a preset's name, or "custom" for no preset. The flag `policy` names a preset, too, but not a second one. Without a preset, flags
+/// that are not given have lazyllm's values. Throws `error` with the wrong word.
 inline policy_spec parse_policy(std::string_view text) {
   policy_spec spec;
   auto words = split(text, ' ');
   auto word = words.begin();
   const auto skip_spaces = [&] { word = std::find_if(word, words.end(), [](std::string_view w) { return !w.empty(); }); };
   skip_spaces();
+  std::vector<std::string_view> seen;
+  const std::string name_flag = flag_of("policy");
   if (word != words.end() && !word->starts_with("-")) {
-    if (*word != custom_policy) spec.preset = *word;
+    spec.preset = *word;
     ++word;
+    if (spec.preset != custom_policy) seen.push_back(name_flag);
   }
   std::vector<parameter> flags = parameters_of(spec);
-  std::vector<std::string_view> seen;
   for (skip_spaces(); word != words.end(); skip_spaces()) {
     const auto name_of = [](const parameter& p) { return flag_of(p.key); };
     const auto flag = std::ranges::find(flags, *word, name_of);
     if (flag == flags.end()) report_error(error("policy", text, one_of_names(flags, name_of), *word));
-    if (std::ranges::find(seen, *word) != seen.end()) report_error(error("policy", text, "each flag once", std::string(*word) + " twice"));
+    if (std::ranges::find(seen, *word) != seen.end())
+      report_error(error("policy", text, *word == name_flag ? "one name" : "each flag once", std::string(*word) + " twice"));
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
@@ -129,6 +132,7 @@ inline policy_spec parse_policy(std::string_view text) {
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
     ++word;
   }
+  if (spec.preset == custom_policy) spec.preset.clear();
   return spec;
 }
 
