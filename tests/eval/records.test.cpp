@@ -120,6 +120,7 @@ TEST_CASE("a written prediction reads back as it was") {
                 .dense_ttft_s = 0.3,
                 .total_s = 0.7,
                 .dense_total_s = 0.8,
+                .timed_on = "2 threads, avx2",
                 .share_computed = 1.0 / 3,
                 .rows = {9, 4},
                 .revived = 2,
@@ -129,7 +130,7 @@ TEST_CASE("a written prediction reads back as it was") {
   CHECK(predictions(to_line(full) + "\n" + to_line(bare) + "\n") == std::vector{full, bare});
   CHECK(to_line(bare) == R"({"pred":"","answers":[],"all_classes":null})");
   full.cost->dense_ttft_s.reset();
-  full.cost->asked.clear(), full.cost->generated_tokens.reset();
+  full.cost->asked.clear(), full.cost->timed_on.clear(), full.cost->generated_tokens.reset();
   full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // older records lack these members
   CHECK(predictions(to_line(full)) == std::vector{full});
   eval_prediction promptless = full;

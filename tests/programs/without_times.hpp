@@ -65,6 +65,7 @@ inline std::vector<nlohmann::json> without_times(const std::string& predictions)
     line["run"].erase("ttft_s");
     line["run"].erase("dense_ttft_s");
     line["run"].erase("total_s");
+    line["run"].erase("timed_on");
     lines.push_back(std::move(line));
   }
   return lines;

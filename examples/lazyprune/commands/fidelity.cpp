@@ -163,10 +163,10 @@ class comparison {
     std::unordered_map<std::uint64_t, std::size_t> known;
     for (const recorded_sample& sample : record.samples)
       for (const std::uint64_t ask : sample.asks) ++known[ask];
-    for (const auto& [ask, result] : file_->done()) {
-      if (!known.contains(ask))
+    for (const recorded_comparison& done : file_->done()) {
+      if (!known.contains(done.ask))
         throw error(path, "comparison " + std::to_string(results_.size() + 1), "one of these texts, settings and flags", "another");
-      results_.emplace(ask, result);
+      results_.emplace(done.ask, done.value);
     }
     record_.emplace(flags_.directory, recorded_comparison::file_name, record);
   }
@@ -181,6 +181,11 @@ class comparison {
 
   void compare(const run_record& record, const std::vector<std::vector<std::size_t>>& open, std::size_t asks) {
     engine_ = load_engine(flags_.backend, model_);
+    const std::string timed_on = how_timed(flags_.backend, engine_->threads());
+    if (file_)
+      for (std::size_t i = 0; i < file_->done().size(); ++i)
+        check_timed_alike(file_in(flags_.directory, recorded_comparison::file_name), "comparison " + std::to_string(i + 1), timed_on,
+                          file_->done()[i].timed_on);
     warm_up();
     progress_bar bar("comparing");
     std::size_t done = 0;
@@ -193,7 +198,7 @@ class comparison {
         const std::uint64_t ask = record.samples[t].asks[s];
         const text_fidelity result = compared(texts_[t], setting_of(s, t), dense);
         if (record_) record_->write();
-        if (file_) file_->add({ask, result});
+        if (file_) file_->add({ask, result, timed_on});
         results_.insert_or_assign(ask, result);
       }
     }

@@ -13,7 +13,7 @@ namespace lazyprune {
 namespace program {
 
 recorded_comparison recorded_comparison::read(const json_value& object) {
-  recorded_comparison comparison{read_hex(object.at("ask")), {}};
+  recorded_comparison comparison{read_hex(object.at("ask")), {}, {}};
   text_fidelity& value = comparison.value;
   value.text = object.at("text").string();
   value.prompt_tokens = object.at("prompt_tokens").whole_number();
@@ -21,6 +21,7 @@ recorded_comparison recorded_comparison::read(const json_value& object) {
   value.rows = object.at("rows").number();
   value.ttft_s = object.at("ttft_s").number();
   value.dense_ttft_s = object.at("dense_ttft_s").number();
+  if (const auto timed_on = object.find("timed_on")) comparison.timed_on = timed_on->string();
   object.at("steps").each_item([&](const json_value& step) {
     const std::vector<json_value> numbers = step.items();
     if (numbers.size() != 4) step.refuse("4 numbers: agrees, kl, dense_loss, loss");
@@ -44,6 +45,7 @@ std::string recorded_comparison::line() const {
   out["rows"] = value.rows;
   out["ttft_s"] = value.ttft_s;
   out["dense_ttft_s"] = value.dense_ttft_s;
+  if (!timed_on.empty()) out["timed_on"] = timed_on;
   for (const step_fidelity& step : value.steps) out["steps"].push_back({step.agrees ? 1 : 0, step.kl, step.dense_loss, step.loss});
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

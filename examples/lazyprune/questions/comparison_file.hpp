@@ -25,6 +25,7 @@ struct recorded_comparison {
 
   std::uint64_t ask;  // the hash by which the comparison is found, as in recorded_sample::asks
   text_fidelity value;
+  std::string timed_on;  // how the times were measured (how_timed); empty: an older record
 
   static recorded_comparison read(const json_value& object);
   /// Returns the comparison as a line, without a line break.

@@ -75,6 +75,12 @@ std::optional<prediction_log::mismatch> prediction_log::mismatch_of(const eval_p
   return mismatch{now, then.empty() ? "no record of the flags: an earlier version made it" : then};
 }
 
+void prediction_log::check_times() const {
+  for (std::size_t i = 0; i < done().size(); ++i)
+    if (const eval_cost& cost = *done()[i].cost; cost.ttft_s)
+      check_timed_alike(path_, "prediction " + std::to_string(i + 1), run_.timed_on(), cost.timed_on);
+}
+
 void prediction_log::take_up(std::span<const ask> asks) {
   if (done().size() > asks.size())
     throw error(path_, "", "at most the " + std::to_string(asks.size()) + " predictions of this run", std::to_string(done().size()));
@@ -134,6 +140,7 @@ void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::si
     else
       groups.push_back({*asked});
   run.load(jobs);
+  if (std::ranges::any_of(open, [&](const ask* asked) { return run.times(*asked); })) log.check_times();
   progress_bar bar(what);
   std::size_t done = asks.size() - open.size();
   bar.show(done, asks.size());

@@ -36,6 +36,9 @@ class prediction_log {
   /// or if two predictions belong to the same question and setting.
   void take_up(bool untimed, const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
 
+  /// Throws `error` if the times of an earlier prediction were not measured as this run measures times (runner::timed_on).
+  void check_times() const;
+
   /// The record is written before this run's first prediction is, or when the file gets its final name.
   void go_with(record_file record) { record_ = std::move(record); }
 

@@ -42,6 +42,7 @@ struct recorded_prediction {
     for (std::optional<double> eval_cost::*seconds :
          {&eval_cost::ttft_s, &eval_cost::dense_ttft_s, &eval_cost::total_s, &eval_cost::dense_total_s})
       ((*all.cost).*seconds).reset();
+    all.cost->timed_on.clear();
     all.cost->peak_bytes = 0;
     return all;
   }

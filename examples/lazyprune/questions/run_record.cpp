@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/flags.hpp"
+#include "engine/engine.hpp"
 #include "questions/known_tasks.hpp"
 #include "questions/results.hpp"
 #include "questions/text_digest.hpp"
@@ -226,6 +227,17 @@ std::string how_computed(const backend_flags& flags) {
   if (flags.kv != "auto") text += " --kv " + flags.kv;
   if (flags.exact) text += " --exact";
   return text;
+}
+
+std::string how_timed(const backend_flags& flags, int threads) {
+  if (std::string device = device_of(flags); !device.empty()) return device;
+  return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + std::string(isa_of(flags));
+}
+
+void check_timed_alike(const std::string& file, const std::string& place, const std::string& now, const std::string& earlier) {
+  if (earlier != now)
+    throw error(file, place, "times measured with " + now + ", as this run would add",
+                earlier.empty() ? "times of an earlier version, which did not record this" : earlier);
 }
 
 }  // namespace program

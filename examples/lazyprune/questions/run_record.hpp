@@ -121,5 +121,12 @@ std::uint64_t ask_digest(std::string_view model, std::string_view method, std::s
 /// Returns the flags on which a computed answer depends, like " --backend cpu --dtype auto".
 std::string how_computed(const backend_flags& flags);
 
+/// Returns what times depend on beside these flags: "2 threads, avx2", or the GPU.
+std::string how_timed(const backend_flags& flags, int threads);
+
+/// Throws `error` if `earlier` is not `now`: times that were measured on other threads, instruction sets or GPUs must not be in one mean.
+/// `file` and `place` name the earlier result, and `earlier` is empty if its version did not record it.
+void check_timed_alike(const std::string& file, const std::string& place, const std::string& now, const std::string& earlier);
+
 }  // namespace program
 }  // namespace lazyprune

@@ -329,9 +329,10 @@ struct runner::answering {
     cost.asked = run.how_asked(asked);
     cost.prompt_tokens = whole;
     cost.generated_tokens = made.tokens.size();
-    if (run.jobs_ == 1 && asked.timed) {
+    if (run.times(asked)) {
       cost.ttft_s = prompt.seconds + made.prefill_seconds;
       cost.total_s = *cost.ttft_s + made.decode_seconds;
+      cost.timed_on = run.timed_on();
     }
     cost.share_computed = made.share_prompt * read / static_cast<double>(whole) + static_cast<double>(looking) / run.layers();
     cost.rows.assign(made.cost.prefill_rows.begin(), made.cost.prefill_rows.end());

@@ -66,6 +66,11 @@ class runner {
   /// because a question does not have the machine to itself.
   void load(std::size_t jobs = 1);
 
+  /// Returns whether the prediction of this ask has times.
+  bool times(const ask& asked) const { return jobs_ == 1 && asked.timed; }
+  /// Returns how times are measured (how_timed). Call `load` first.
+  std::string timed_on() const { return how_timed(backend_, engine_->threads()); }
+
   /// Announces that each question will be asked under all these settings before the next question is asked. Asks that are not timed then
   /// share a prefix. The prefix is the prompt without its last 16 tokens, read through the first layers. The number of these layers is
   /// chosen so that the most rows are saved. A setting that prunes earlier does not share. Nor does one whose scorer gathers longer windows

@@ -82,6 +82,7 @@ inline eval_cost cost_of(const json_value& object) {
   if (const auto dense = object.find("dense_ttft_s")) cost.dense_ttft_s = seconds(*dense);
   if (const auto total = object.find("total_s")) cost.total_s = seconds(*total);
   if (const auto dense = object.find("dense_total_s")) cost.dense_total_s = seconds(*dense);
+  cost.timed_on = string_at(object, "timed_on");
   cost.share_computed = object.at("share_computed").number();
   cost.rows = whole_numbers_of(object.at("per_layer"));
   cost.revived = object.at("revived").whole_number();
@@ -135,6 +136,7 @@ inline std::string to_line(const eval_prediction& prediction) {
     if (cost->dense_ttft_s) run["dense_ttft_s"] = *cost->dense_ttft_s;
     if (cost->total_s) run["total_s"] = *cost->total_s;
     if (cost->dense_total_s) run["dense_total_s"] = *cost->dense_total_s;
+    if (!cost->timed_on.empty()) run["timed_on"] = cost->timed_on;
     run["share_computed"] = cost->share_computed;
     run["per_layer"] = cost->rows;
     run["revived"] = cost->revived;

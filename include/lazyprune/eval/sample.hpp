@@ -36,6 +36,7 @@ struct eval_cost {
   std::optional<double> dense_ttft_s;             // ttft_s of the dense model, if it ran too
   std::optional<double> total_s;                  // time of the whole generation; none: answered in a batch, or an older record
   std::optional<double> dense_total_s;            // total_s of the dense model
+  std::string timed_on{};                         // the instruction set and threads, or the GPU; empty: no times, or an older record
   double share_computed = 0;                      // share of the (prompt token, layer) pairs computed by the end (the paper's Table 2)
   std::vector<std::uint64_t> rows;                // (layers): rows computed in the prefill
   std::uint64_t revived = 0;                      // revived rows, summed over layers and steps

@@ -267,6 +267,41 @@ TEST_CASE("an interrupted run goes on only with the flags with which it began") 
   CHECK(file_text(out).starts_with(first));
 }
 
+TEST_CASE("a run that goes on adds no times to those of other threads or instruction sets") {
+  const temporary_folder files;
+  const std::string out = files / "out";
+  const auto run = [&](const std::string& data, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"eval", "-d", "-", "--max-length", "200", "--out", out, "--resume"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments, data);
+  };
+  const std::string one = samples("few_shot", 1), two = samples("few_shot", 2);
+  REQUIRE(run(one, {"-t", "1"}).code == 0);
+  const std::string first = file_text(out);
+  const std::string timed_on = json::parse(first)["run"]["timed_on"];
+  CHECK(timed_on.starts_with("1 thread, "));
+  const auto refused = [&](const std::string& text, const std::string& threads, const std::vector<std::string>& said) {
+    write_file(out, text);
+    CHECK(complaint(run(two, {"-t", threads})) == complaint_at(out + ": prediction 1", said));
+    CHECK(file_text(out) == text);
+  };
+  refused(first, "2", {"expected times measured with 2 threads, ", ", found " + timed_on});
+  json other = json::parse(first);
+  other["run"]["timed_on"] = "1 thread, another";
+  refused(other.dump() + "\n", "1", {"expected times measured with " + timed_on, ", found 1 thread, another"});
+  other["run"].erase("timed_on");
+  refused(other.dump() + "\n", "1", {"an earlier version"});
+
+  write_file(out, first);
+  CHECK(run(one, {"-t", "2"}).code == 0);  // no time is added
+  const program_result untimed = run(two, {"-t", "2", "-j", "2"});
+  REQUIRE_MESSAGE(untimed.code == 0, untimed.err);
+  CHECK_FALSE(json::parse(lines_of(file_text(out))[1])["run"].contains("timed_on"));
+  const std::string three = samples("few_shot", 3);
+  CHECK(run(three, {"-t", "2"}).code == 1);
+  CHECK(run(three, {"-t", "1"}).code == 0);
+}
+
 TEST_CASE("several jobs give the same answers in the same order as one job, but no times") {
   const temporary_folder files;
   const auto run = [&](const std::string& out, const std::vector<std::string>& more) {

@@ -197,6 +197,22 @@ TEST_CASE("a text is in the same part of a fidelity however its path is typed, a
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
 }
 
+TEST_CASE("a fidelity that goes on adds no times to those of other threads") {
+  const temporary_folder files;
+  const std::string out = files / "out";
+  write_file(files / "a", "The lamp of house 7 is near tree 1. The lamp of house 14 is near tree 2.");
+  write_file(files / "b", "The lamp of house 21 is near tree 3. The lamp of house 28 is near tree 4.");
+  const auto run = [&](const std::string& threads, const arguments& texts) {
+    return lazyprune_program(
+        joined({"fidelity", "--prefix", "8", "-n", "2", "--stages", "3:0.5", "--out", out, "--resume", "-t", threads}, texts));
+  };
+  const arguments one{"-f", files / "a"}, two{"-f", files / "a", "-f", files / "b"};
+  REQUIRE(run("1", one).code == 0);
+  CHECK(complaint(run("2", two)) == complaint_at(out + "/comparisons.jsonl: comparison 1", {"2 threads, ", ", found 1 thread, "}));
+  CHECK(run("2", one).code == 0);  // no time is added
+  CHECK(run("1", two).code == 0);
+}
+
 TEST_CASE("the number of parts may change, and no finished sample is answered again") {
   const temporary_folder files;
   const arguments two = all_parts(small_sweep, files, 2);

@@ -20,7 +20,8 @@ recorded_comparison comparison(std::uint64_t ask) {
            .parted_at = 1,
            .rows = 0.7,
            .ttft_s = 1,
-           .dense_ttft_s = 2}};
+           .dense_ttft_s = 2},
+          "2 threads, avx2"};
 }
 
 }  // namespace
@@ -39,6 +40,7 @@ TEST_CASE("comparisons read back exactly, and a resumed file goes on after the l
   REQUIRE(file.done().size() == 2);
   CHECK(file.done()[0].ask == ~0ull);
   CHECK(file.done()[0].value == comparison(1).value);
+  CHECK(file.done()[0].timed_on == "2 threads, avx2");
   CHECK(file.done()[1].value == equal.value);
   file.commit();
   CHECK(read_text(folder / "c") == comparison(~0ull).line() + '\n' + equal.line() + '\n');
@@ -49,6 +51,7 @@ TEST_CASE("comparisons are the same if they differ in times and the name of the 
   other.value.text = "./t";
   other.value.ttft_s = 3;
   other.value.dense_ttft_s = 4;
+  other.timed_on = "1 thread, avx2";
   CHECK(other.same_but_times(comparison(1)));
   CHECK_FALSE(other.same_but_times(comparison(2)));
   other.value.steps[0].kl = 0.2;

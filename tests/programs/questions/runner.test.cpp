@@ -98,7 +98,9 @@ TEST_CASE("a question's prefix is read once, for the first setting that is not t
     CHECK(shared.cost->rows == timed.cost->rows);
     CHECK(shared.cost->usage == timed.cost->usage);
     CHECK(timed.cost->ttft_s);
+    CHECK_FALSE(timed.cost->timed_on.empty());
     CHECK_FALSE(shared.cost->ttft_s);
+    CHECK(shared.cost->timed_on.empty());
     CHECK_FALSE(shared.cost->total_s);
   }
   const std::vector<program::ask> asks{
