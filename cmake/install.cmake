@@ -3,14 +3,29 @@
 # programs and the C library depend on the machine. The other installed files, mostly headers, do not.
 include(CMakePackageConfigHelpers)
 
-# Sets `out` to the relative path from `folder`/pkgconfig to the prefix. With this path, pkg-config files stay right if the prefix is moved.
-function(pc_to_prefix folder out)
+# Sets `out` to the prefix, as the pkg-config file in `folder`/pkgconfig says it. If the folder is relative, so is the prefix. Then the file
+# stays right if the prefix is moved.
+function(pc_prefix folder out)
+  if(IS_ABSOLUTE ${folder})
+    set(${out} ${CMAKE_INSTALL_PREFIX} PARENT_SCOPE)
+    return()
+  endif()
   file(RELATIVE_PATH way /${folder}/pkgconfig /)
   string(REGEX REPLACE "/$" "" way ${way})
-  set(${out} ${way} PARENT_SCOPE)
+  set(${out} "\${pcfiledir}/${way}" PARENT_SCOPE)
 endfunction()
-pc_to_prefix(${CMAKE_INSTALL_DATADIR} pc_to_prefix)
-pc_to_prefix(${CMAKE_INSTALL_LIBDIR} pc_to_prefix_c)
+pc_prefix(${CMAKE_INSTALL_DATADIR} pc_prefix)
+pc_prefix(${CMAKE_INSTALL_LIBDIR} pc_prefix_c)
+
+# Sets `out` to the folder, as a pkg-config file says it.
+function(pc_folder folder out)
+  if(NOT IS_ABSOLUTE ${folder})
+    set(folder "\${prefix}/${folder}")
+  endif()
+  set(${out} ${folder} PARENT_SCOPE)
+endfunction()
+pc_folder(${CMAKE_INSTALL_INCLUDEDIR} pc_includedir)
+pc_folder(${CMAKE_INSTALL_LIBDIR} pc_libdir)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/lazyprune)
 set(package_components "")
