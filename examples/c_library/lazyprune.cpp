@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The C library: it implements lazyprune/c/lazyprune.h with the C++ sessions. Compile it to a shared library that exports only the
 // functions of that header (lazyprune.map does this on Linux):
-//   c++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -I include lazyprune.cpp -o liblazyprune.so
+//   c++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -Wl,--version-script=lazyprune.map -I include lazyprune.cpp -o liblazyprune.so
 
 #define LAZYPRUNE_MAKES_C_LIBRARY
 #include <lazyprune/c/lazyprune.h>
@@ -776,6 +776,8 @@ lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, con
     if (!s.score) wrong("scorer: score", "a function", "null");
     if (s.over_heads > LAZYPRUNE_MAX)
       wrong("scorer: over_heads", "each, their mean or their maximum, 0 to 2", std::to_string(s.over_heads));
+    if (s.over_heads != LAZYPRUNE_EACH && s.wants != LAZYPRUNE_ATTENTION && s.wants != LAZYPRUNE_WINDOW)
+      wrong("scorer: over_heads", "each (0) unless the scorer wants attention or a window", std::to_string(s.over_heads));
     if (s.reserved != 0) wrong("scorer: reserved", "0", std::to_string(s.reserved));
     const auto own = std::make_shared<callers_own>(&given(name, "name"), s.user, s.destroy);
     given(registry, "registry").policies.add(name, any_scorer(caller_scorer(s, own)));

@@ -632,7 +632,7 @@ class Session:
         self._call("session_reset")
         self._plan = None
         if self._trace:
-            self._trace._abandon()
+            self._trace._new_line()
 
     def abandon(self):
         """Gives up the step in progress."""

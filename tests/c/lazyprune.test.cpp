@@ -1094,6 +1094,11 @@ TEST_CASE("wrong policies and options are refused") {
   scorer.over_heads = 3;
   CHECK(add() == complaint_at("scorer: over_heads", {"0 to 2", ", found 3"}));
   scorer.over_heads = LAZYPRUNE_MAX;
+  for (const std::uint32_t kind : {LAZYPRUNE_NOTHING, LAZYPRUNE_VALUES}) {
+    scorer.wants = kind;
+    CHECK(add() == complaint_at("scorer: over_heads", {"each (0) unless", ", found 2"}));
+  }
+  scorer.wants = LAZYPRUNE_ATTENTION;
   scorer.reserved = 1;
   CHECK(add() == complaint_at("scorer: reserved", {"0", ", found 1"}));
   scorer.reserved = 0;
@@ -1292,6 +1297,35 @@ TEST_CASE("a callback that fails ends the step with its error, and drops nothing
   }
   user = {LAZYPRUNE_CALLBACK, ""};
   CHECK(step_of(make("custom --stages 1:0.5 --scorer mine", registry.get()).get(), 9) == "leave 0: 7 scorer: mine: failed with code 7");
+}
+
+TEST_CASE("a leave that fails in a callback has left its layer, whose keys and values stay") {
+  struct caller {
+    bool reversed = false;
+    std::uint32_t fails_after = 0;  // layers
+  } user;
+  lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+  scorer.wants = LAZYPRUNE_ATTENTION;
+  scorer.user = &user;
+  scorer.score = [](void* data, const lazyprune_shown* shown, float* scores) -> std::int32_t {
+    const auto& c = *static_cast<const caller*>(data);
+    for (std::size_t i = 0; i < shown->active; ++i) scores[i] = c.reversed ? -static_cast<float>(i) : static_cast<float>(i);
+    return shown->done == c.fails_after ? 77 : LAZYPRUNE_OK;
+  };
+  const registry_handle registry = new_registry();
+  ok(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer));
+  const session_handle session = make("custom --stages 1:0.5,3:0.5 --scorer mine", registry.get());
+  REQUIRE(step_of(session.get(), 10) == "0 ");
+  user = {true, 3};
+  CHECK(step_of(session.get(), 1).starts_with("leave 2: 77 "));
+  ok(lazyprune_session_abandon(session.get()));
+  std::size_t revived = 0;
+  for (std::uint32_t t = 0; t < 10; ++t) {
+    lazyprune_token token = LAZYPRUNE_TOKEN;
+    ok(lazyprune_session_get_token(session.get(), t, &token));
+    revived += token.frontier == 3 && token.lost != 0;  // computed in the layer whose leave failed
+  }
+  CHECK(revived > 0);
 }
 
 TEST_CASE("destroy is called once, when the registry and all sessions with the callback have been freed") {

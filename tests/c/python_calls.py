@@ -416,6 +416,16 @@ def main():
     expect([len(layer["rows"]) for layer in lines[0]["layers"]] == [8, 8, 4, 4], "rows")
     expect(lines[0]["margin"][0] is None and lines[0]["margin"][1] is not None and len(lines[0]["margin"]) == LAYERS - 1, "margins")
 
+    # If a session is reset, its steps without a line are left out.
+    file = io.StringIO()
+    session = library.session("dense", LAYERS)
+    trace = session.trace(file)
+    drive(session, 3, show=attention)
+    session.reset()
+    drive(session, 2, show=attention)
+    trace.write([1, 2], next=1)
+    expect([layer["active"] for layer in json.loads(file.getvalue())["layers"]] == [[0, 1]] * LAYERS, "only the steps after the reset")
+
     # A session goes on in a child of fork(), for example in a process of multiprocessing, as in its parent.
     session = library.session("lazyllm --stages 2:0.5", LAYERS)
     drive(session, 9, show=attention)

@@ -162,9 +162,9 @@ typedef struct lazyprune_evidence {
   const uint32_t* ids;
   size_t ids_count; /* must be the number of known tokens; always checked */
   /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes the probabilities of ATTENTION,
-     WINDOW and VALUES itself, as the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. `query` (queries,
-     heads, head_dim) and `keys` (slots, kv_heads, head_dim) must be given, both after RoPE. ATTENTION and VALUES need only one query. The
-     library reads the active keys once for each query. The session also allocates memory for the probabilities, and keeps this memory. */
+     WINDOW, VALUES and PROBES itself, as the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. `query`
+     (queries, heads, head_dim) and `keys` (slots, kv_heads, head_dim) must be given, both after RoPE. ATTENTION and VALUES need only one
+     query, and PROBES the last plan.probe_rows. The library reads the active keys once for each query. The session also allocates memory for the probabilities, and keeps this memory. */
   const float* query;
   size_t query_count;
   size_t query_stride; /* between queries; 0: heads * head_dim */
@@ -332,7 +332,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* sessio
    further layers of them. A token is lost if its row was carried from the layer before, and was not in any slot, when the step stopped. It
    is also lost if it was in `spills` of the layer last left. Spills count as saved when the next layer is entered. Rows that were about to
    leave their waiting slots stay there and go on waiting. If a layer was entered and not left, the engine must remove the keys and values
-   that it wrote for that layer. */
+   that it wrote for that layer. If lazyprune_step_leave failed because of a callback, its layer was left, and the keys and values stay. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* session);
 
 /* Forgets the tokens from position `tokens` on, for example rejected drafts. What the forgotten steps did to the remaining tokens stays:
@@ -500,7 +500,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_step_counts(lazyprune_session* session,
    positions. If plan.stores_dropped is 0, no row gets a slot. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_slots(const lazyprune_session* session, uint32_t* slots, size_t count);
 
-/* `items` is valid until the next lazyprune_step_enter. */
+/* `items` is valid until the session is next changed, so save the rows before that. */
 typedef struct lazyprune_spills {
   uint32_t struct_size;
   float margin; /* (least kept score - best dropped score) / |least kept score|, if the selection is by score alone; else NaN */
@@ -510,7 +510,7 @@ typedef struct lazyprune_spills {
 #define LAZYPRUNE_SPILLS \
   { sizeof(lazyprune_spills), 0.0f, NULL, 0 }
 /* Ends the layer. `evidence` must be the evidence that the plan wants, or a choice if plan.quota is not 0. Otherwise the call fails, and
-   the layer is not left. If the plan wants nothing, `evidence` may be null. Its data is then ignored, but a choice is refused. A choice
+   the layer is not left. But if a callback fails, the layer is left, and nothing is dropped. If the plan wants nothing, `evidence` may be null. Its data is then ignored, but a choice is refused. A choice
    where plan.quota is 0 gives WRONG_ORDER. The library reads `evidence` only during the call. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* evidence, lazyprune_spills* out);
 
