@@ -154,7 +154,11 @@ void completion_answer::begin_stream() {
   if (std::exchange(begun_, true)) return;
   reply_.begin_events();
   if (!chat_) return;
-  for (const choice& each : choices_) send_event(json::array({part(each, {{"role", "assistant"}, {"content", ""}}, nullptr)}));
+  for (const choice& each : choices_) {
+    json role = part(each, {{"role", "assistant"}, {"content", ""}}, nullptr);
+    role["finish_reason"] = nullptr;  // even if the choice has ended, because its last event has the reason
+    send_event(json::array({std::move(role)}));
+  }
 }
 
 void completion_answer::send_event(json choices, json used) {

@@ -3,10 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -44,14 +47,25 @@ TEST_CASE("only errors about what a client sent have the status 400") {
   CHECK(answer_to(error("session", "logits", "finite numbers")).body["error"]["type"] == "server_error");
 }
 
-TEST_CASE("an answer that a stop text ends in its last bytes has the reason \"stop\"") {
-  const opened_model model(model_flags{.path = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model"});
-  const model_words words(model);
-  const tokenizer& tokens = words.tokenizer_for("a test");
-  const std::vector<token_id> prompt = tokens.encode("the council"), smile = tokens.encode("\xf0\x9f\x98\x80", false);
-  REQUIRE(smile.size() > 3);
-  const token_id part_of_character = smile[smile.size() - 4];  // the decoder waits for the other bytes
+namespace {
 
+const tokenizer& bundled_tokens() {
+  static const opened_model model(model_flags{.path = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model"});
+  static const model_words words(model);
+  return words.tokenizer_for("a test");
+}
+
+/// A token that is the first byte of a character of four bytes. The decoder waits for the others.
+token_id part_of_character() {
+  const std::vector<token_id> smile = bundled_tokens().encode("\xf0\x9f\x98\x80", false);
+  REQUIRE(smile.size() > 3);
+  return smile[smile.size() - 4];
+}
+
+/// Returns what the client gets if `generate` makes the answer.
+template <class Generate>
+std::string body_of_answer(const completion_request& request, bool chat, Generate generate) {
+  const std::vector<token_id> prompt = bundled_tokens().encode("the council");
   std::promise<http_reply> replies;
   http_options options;
   options.port = 0;
@@ -59,21 +73,62 @@ TEST_CASE("an answer that a stop text ends in its last bytes has the reason \"st
   std::thread serves([&] { server.run(std::chrono::seconds(1)); });
   lazyprune_test::http_client client(server.port());
   client.request("POST", "/");
-  completion_request request;
-  request.stops = {"\xef\xbf\xbd"};  // such bytes are written as this character
   {
-    completion_answer answer(request, false, "an id", "a model", prompt, tokens, replies.get_future().get());
-    generation_options of_choice;
-    answer.listen(0, of_choice);
-    CHECK(of_choice.on_token(part_of_character));
-    ended_answer end{};
-    end.result.tokens = {part_of_character};
-    end.result.reason = finish_reason::length;
-    answer.ended(0, end);
+    completion_answer answer(request, chat, "an id", "a model", prompt, bundled_tokens(), replies.get_future().get());
+    generate(answer);
   }
-  const nlohmann::json got = nlohmann::json::parse(client.read().body);
-  CHECK(got["choices"][0]["text"] == "");
-  CHECK(got["choices"][0]["finish_reason"] == "stop");
+  std::string body = client.read().body;
   server.drain();
   serves.join();
+  return body;
+}
+
+/// Ends a choice after these tokens.
+void generate(completion_answer& answer, const std::vector<token_id>& tokens, std::size_t choice = 0) {
+  generation_options of_choice;
+  answer.listen(choice, of_choice);
+  for (const token_id token : tokens) CHECK(of_choice.on_token(token));
+  ended_answer end{};
+  end.result.tokens = tokens;
+  end.result.reason = finish_reason::length;
+  answer.ended(choice, end);
+}
+
+}  // namespace
+
+TEST_CASE("an answer that a stop text ends in its last bytes has the reason \"stop\"") {
+  completion_request request;
+  request.stops = {"\xef\xbf\xbd"};  // such bytes are written as this character
+  const auto got =
+      nlohmann::json::parse(body_of_answer(request, false, [](completion_answer& answer) { generate(answer, {part_of_character()}); }));
+  CHECK(got["choices"][0]["text"] == "");
+  CHECK(got["choices"][0]["finish_reason"] == "stop");
+}
+
+TEST_CASE("only the last event of a choice has a reason, even if all of its text comes at the end") {
+  const std::string tools = R"([{"type": "function", "function": {"name": "find"}}])";
+  for (const std::string& with : {std::string(), tools})
+    for (const bool at_end : {false, true}) {
+      CAPTURE(with);
+      CAPTURE(at_end);
+      completion_request request;
+      request.stream = true;
+      request.choices = 2;
+      request.tools = with;
+      const std::vector<token_id> tokens = at_end ? std::vector{part_of_character()} : bundled_tokens().encode("the old quarries", false);
+      std::istringstream events(body_of_answer(request, true, [&](completion_answer& answer) {
+        for (std::size_t choice = 0; choice < 2; ++choice) generate(answer, tokens, choice);
+      }));
+      std::vector<std::vector<bool>> has_reason(2);
+      for (std::string line; std::getline(events, line);) {
+        if (!line.starts_with("data: {")) continue;
+        const auto choice = nlohmann::json::parse(line.substr(6))["choices"][0];
+        has_reason[choice["index"]].push_back(!choice["finish_reason"].is_null());
+      }
+      for (const std::vector<bool>& each : has_reason) {
+        REQUIRE(each.size() >= 2);
+        CHECK(std::ranges::count(each, true) == 1);
+        CHECK(each.back());
+      }
+    }
 }
