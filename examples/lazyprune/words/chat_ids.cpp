@@ -10,11 +10,13 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Decodes the ids. Skips ids beyond the tokenizer's vocabulary: a model may have filler tokens there, which have no text.
+/// Decodes the ids, and the bytes that the decoder holds back after the last one. Skips ids beyond the tokenizer's vocabulary: a model may
+/// have filler tokens there, which have no text.
 std::string decoded(token_decoder& decoder, const tokenizer& tokens, std::span<const token_id> ids) {
   std::string text;
   for (const token_id id : ids)
     if (id < tokens.size()) text += decoder.push(id);
+  text += decoder.flush();
   return text;
 }
 
@@ -38,7 +40,7 @@ bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std:
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
   decoder.begin_answer();
-  return decoded(decoder, *tokens_, added) + decoder.flush() == text;
+  return decoded(decoder, *tokens_, added) == text;
 }
 
 const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
@@ -62,7 +64,7 @@ void chat_ids::add_answer(std::span<const token_id> generated) {
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
   decoder.begin_answer();
-  text_ += decoded(decoder, *tokens_, generated) + decoder.flush();
+  text_ += decoded(decoder, *tokens_, generated);
   ids_.insert(ids_.end(), generated.begin(), generated.end());
 }
 

@@ -18,7 +18,7 @@ rendered_chat chat_of(std::vector<text_run> runs) {
   return rendered_chat(std::move(text), std::make_shared<const std::string>());
 }
 
-/// A tokenizer of single letters, and "bc" as one token.
+/// A tokenizer of single letters, "bc" as one token, and a byte that begins a character.
 tokenizer letters(bool prefix) {
   sentencepiece_model model;
   const auto add = [&](const char* text, float score, piece_type type = piece_type::normal) {
@@ -29,6 +29,7 @@ tokenizer letters(bool prefix) {
   add("</s>", 0, piece_type::control);
   for (const char* letter : {"a", "b", "c", "\xe2\x96\x81"}) add(letter, -2);
   add("bc", -1);
+  add("<0xF0>", 0, piece_type::byte);
   model.bos_piece = "<s>";
   model.eos_piece = "</s>";
   model.add_dummy_prefix = prefix;
@@ -53,6 +54,14 @@ TEST_CASE("a truncated answer: the template's end of turn is added") {
   chat.next(chat_of({{"<s>", true}, {"a", false}}));
   chat.add_answer(ids{4, 5});
   CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"c", false}})) == ids{1, 3, 4, 5, 2, 5});
+}
+
+TEST_CASE("an answer may end inside of a character, whose bytes become U+FFFD after the other text") {
+  const tokenizer tokens = letters(false);
+  chat_ids chat(tokens);
+  chat.next(chat_of({{"<s>", true}, {"a", false}}));
+  chat.add_answer(ids{4, 8});
+  CHECK(chat.next(chat_of({{"<s>", true}, {"ab\xef\xbf\xbd", false}, {"</s>", true}})) == ids{1, 3, 4, 8, 2});
 }
 
 TEST_CASE("a rendering that does not begin with the earlier text is encoded again") {
