@@ -10,6 +10,8 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/byte_piece.hpp>
+#include <lazyprune/text/tokenizer/byte_alphabet.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -92,21 +94,28 @@ bool completion_answer::take(choice& into, token_id id) {
   return goes_on;
 }
 
-/// The text of a token inside of an answer.
-std::string completion_answer::label(token_id id) const {
+/// The bytes of a token inside of an answer. They may be a part of a character.
+std::string completion_answer::bytes_of(token_id id) const {
   if (id >= tokens_.size()) return "";
-  if (tokens_.is_special(id)) return std::string(tokens_.piece(id));
+  const std::string_view piece = tokens_.piece(id);
+  if (tokens_.is_special(id)) return std::string(piece);
   token_decoder decoder = after_prompt_;
-  return decoder.push(id) + decoder.flush();
+  std::string text = decoder.push(id);
+  text += decoder.flush();
+  if (text.find("\xef\xbf\xbd") == text.npos) return text;
+  // The decoder writes U+FFFD for a part of a character. Only the piece has its bytes.
+  if (const auto byte = byte_of_piece(piece, hex_letters::both)) return {static_cast<char>(*byte)};
+  return from_byte_alphabet(piece).value_or(text);
 }
 
 void completion_answer::note_logprob(choice& into, token_id id) {
   const std::span<const float> logits = into.logits;
   const double total = log_sum_exp(logits);
   const auto about = [&](token_id token) {
-    const std::string text = label(token);
+    const std::string own = bytes_of(token);
     json bytes = json::array();
-    for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+    for (const char c : own) bytes.push_back(static_cast<unsigned char>(c));
+    const std::string text = utf8_end(own) == own.size() ? own : "bytes:" + printable(own);  // as OpenAI's API spells parts of characters
     return json{{"token", text}, {"logprob", logits[token] - total}, {"bytes", std::move(bytes)}};
   };
   std::vector<token_id> order(logits.size());
@@ -131,7 +140,7 @@ json completion_answer::logprobs_of(choice& from) {
     tokens.push_back(each["token"]);
     values.push_back(each["logprob"]);
     json top = json::object();
-    for (const json& likely : each["top_logprobs"]) top[likely["token"].get<std::string>()] = likely["logprob"];
+    for (const json& likely : each["top_logprobs"]) top.emplace(likely["token"].get<std::string>(), json(likely["logprob"]));
     tops.push_back(std::move(top));
   }
   return {{"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", std::move(tops)}};

@@ -80,7 +80,7 @@ class completion_answer {
 
   bool take(choice& into, token_id id);
   void note_logprob(choice& into, token_id id);
-  std::string label(token_id id) const;
+  std::string bytes_of(token_id id) const;
   nlohmann::ordered_json logprobs_of(choice& from);
   void add_calls(const choice& from, nlohmann::ordered_json& to) const;
   void begin_stream();

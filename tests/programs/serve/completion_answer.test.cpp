@@ -132,3 +132,39 @@ TEST_CASE("only the last event of a choice has a reason, even if all of its text
       }
     }
 }
+
+TEST_CASE("log-probabilities name the bytes of tokens that are parts of characters") {
+  const std::vector<token_id> smile = bundled_tokens().encode("\xf0\x9f\x98\x80", false);
+  const std::vector<token_id> tokens(smile.end() - 4, smile.end());
+  completion_request request;
+  request.top_logprobs = 3;
+  const auto logprobs_of = [&](bool chat) {
+    const std::string body = body_of_answer(request, chat, [&](completion_answer& answer) {
+      generation_options of_choice;
+      answer.listen(0, of_choice);
+      std::vector<float> logits(bundled_tokens().size(), 0.0f);
+      for (std::size_t i = 0; i < 4; ++i) logits[tokens[i]] = 9.0f - static_cast<float>(i);
+      for (const token_id token : tokens) {
+        of_choice.on_logits(logits);
+        CHECK(of_choice.on_token(token));
+      }
+      answer.ended(0, {});
+    });
+    return nlohmann::json::parse(body)["choices"][0]["logprobs"];
+  };
+  const auto content = logprobs_of(true)["content"];
+  REQUIRE(content.size() == 4);
+  std::string joined;
+  for (const auto& each : content)
+    for (const unsigned byte : each["bytes"]) joined += static_cast<char>(byte);
+  CHECK(joined == "\xf0\x9f\x98\x80");
+  CHECK(content[0]["token"] == "bytes:\\xf0");
+
+  const auto texts = logprobs_of(false);
+  CHECK(texts["tokens"] == nlohmann::json({"bytes:\\xf0", "bytes:\\x9f", "bytes:\\x98", "bytes:\\x80"}));
+  for (const auto& top : texts["top_logprobs"]) {
+    CHECK(top.size() == 3);
+    CHECK(top["bytes:\\xf0"] > top["bytes:\\x9f"]);
+    CHECK(top["bytes:\\x9f"] > top["bytes:\\x98"]);
+  }
+}
