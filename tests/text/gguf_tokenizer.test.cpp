@@ -133,6 +133,30 @@ TEST_CASE("the keys of a small SentencePiece vocabulary are read") {
   CHECK_FALSE(vocabulary.load().has_value());
 }
 
+TEST_CASE("BOS and EOS are the tokens that the file names, even if it types them as normal or unused") {
+  small_vocabulary vocabulary;
+  const auto types = [&](std::int32_t of_ends) {
+    std::string bytes;
+    for (const std::int32_t type : {2, of_ends, of_ends, 1, 1, 1}) bytes += bytes_of_number(type);
+    vocabulary.array("token_type", 5, 6, bytes);
+  };
+  for (const std::int32_t type : {1, 3, 4, 5}) {
+    CAPTURE(type);
+    types(type);
+    const tokenizer tokens = vocabulary.load().value();
+    CHECK(tokens.encode("aa") == ids{1, 5, 4});
+    CHECK(tokens.bos() == 1u);
+    CHECK(tokens.eos() == 2u);
+    CHECK(tokens.is_special(1));
+    CHECK(tokens.decode(ids{1, 5, 4, 2}) == "aa");
+  }
+  types(2);  // it cannot be BOS and the unknown token
+  vocabulary.put("unknown_token_id", 0u);
+  CHECK(vocabulary.said() == at("metadata", {"bos_token_id"}));
+  vocabulary.put("add_bos_token", false);
+  CHECK(vocabulary.load()->encode("aa") == ids{5, 4});
+}
+
 TEST_CASE("the unknown token is the token that the file names, or else the only token of type unknown") {
   const auto types = [](small_vocabulary& vocabulary, const std::vector<std::int32_t>& all) {
     std::string bytes;

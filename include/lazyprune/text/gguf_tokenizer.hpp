@@ -104,13 +104,21 @@ inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
   model.add_dummy_prefix = gguf_flag(file, "tokenizer.ggml.add_space_prefix", true);
   model.remove_extra_whitespaces = gguf_flag(file, "tokenizer.ggml.remove_extra_whitespaces", false);
   check_pieces(model, file.name(), gguf_token_id(file, "tokenizer.ggml.unknown_token_id", model.pieces.size()));
-  const auto name = [&](std::string_view key, std::string& piece) {
-    if (const auto id = gguf_token_id(file, key, model.pieces.size())) piece = model.pieces[*id].text;
+  // Some files type these tokens as normal or unused. Only control pieces can be BOS or EOS.
+  const auto name = [&](std::string_view key, std::string& text) {
+    const auto id = gguf_token_id(file, key, model.pieces.size());
+    if (!id) return;
+    sentencepiece& piece = model.pieces[*id];
+    if (piece.type == piece_type::normal || piece.type == piece_type::unused) piece.type = piece_type::control;
+    text = piece.text;
   };
   name("tokenizer.ggml.bos_token_id", model.bos_piece);
   name("tokenizer.ggml.eos_token_id", model.eos_piece);
   const bool adds_bos = gguf_flag(file, "tokenizer.ggml.add_bos_token", true);
-  return tokenizer(std::move(model), adds_bos);
+  tokenizer tokens(std::move(model), adds_bos);
+  if (adds_bos && !tokens.bos())
+    throw error(file.name(), "metadata", "a control token that \"tokenizer.ggml.bos_token_id\" names, or add_bos_token = false", "none");
+  return tokens;
 }
 
 /// Reads the merges. The file stores each merge as two pieces with a space between them.
