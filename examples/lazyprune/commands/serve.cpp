@@ -36,6 +36,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/line_reader.hpp>
 #include <lazyprune/files/output_file.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
 #include <lazyprune/text/jinja/json_reader.hpp>
@@ -56,7 +57,9 @@ class api_keys {
     if (file.empty()) return;
     line_reader lines(file, 4096);
     while (const auto line = lines.next()) {
-      const std::string_view key = without_blanks(*line);
+      std::string_view key = *line;
+      if (lines.number() == 1 && key.starts_with(utf8_mark)) key.remove_prefix(utf8_mark.size());
+      key = without_blanks(key);
       if (std::ranges::any_of(key, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
         throw error("--api-key-file", file + ": line " + std::to_string(lines.number()), "a key without control characters", "one");
       if (!key.empty()) keys_.emplace_back(key);
@@ -67,8 +70,10 @@ class api_keys {
   /// Takes as long for a wrong key as for a right one.
   bool allow(std::string_view authorization) const {
     if (keys_.empty()) return true;
-    constexpr std::string_view scheme = "Bearer ";
-    const std::string_view given = authorization.starts_with(scheme) ? authorization.substr(scheme.size()) : std::string_view();
+    constexpr std::string_view scheme = "bearer ";  // in any case, see RFC 9110, section 11.1
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    const bool has_scheme = std::ranges::equal(authorization.substr(0, scheme.size()), scheme, {}, lower);
+    const std::string_view given = has_scheme ? authorization.substr(scheme.size()) : std::string_view();
     bool allowed = false;
     for (const std::string& key : keys_) {
       unsigned different = given.size() != key.size();

@@ -681,8 +681,11 @@ TEST_CASE("with keys, only requests that have one are answered") {
     CHECK(server.get("/v1/models", key).status == 401);
   }
   for (const std::string key : {"first-key", "second-key"})
-    CHECK(server.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
-  write_file(folder / "edited", "first-key\r\n \t\r\n  second-key \t\r\n");  // as another system's editor may write it
+    for (const std::string scheme : {"Bearer ", "bearer ", "BEARER "})
+      CHECK(server.get("/v1/models", "Authorization: " + scheme + key + "\r\n").status == 200);
+  write_file(folder / "edited",
+             "\xef\xbb\xbf"
+             "first-key\r\n \t\r\n  second-key \t\r\n");  // as another system's editor may write it
   served edited({"--api-key-file", folder / "edited"});
   for (const std::string key : {"first-key", "second-key"})
     CHECK(edited.get("/v1/models", "Authorization: Bearer " + key + "\r\n").status == 200);
