@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/tool_calls.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -46,13 +47,21 @@ answer_with_calls read_tool_calls(std::string_view text) {
     const auto call = read_call(without_spaces(text));
     return call ? answer_with_calls{"", {*call}} : plain;
   }
-  answer_with_calls answer{std::string(without_spaces(text.substr(0, at)))};
+  answer_with_calls answer;
+  const auto add_content = [&](std::string_view stretch) {
+    stretch = without_spaces(stretch);
+    if (!stretch.empty() && !answer.content.empty()) answer.content += '\n';
+    answer.content += stretch;
+  };
+  add_content(text.substr(0, at));
   while (at != text.npos) {
-    const std::size_t from = at + begin.size(), to = text.find(end, from);  // the last call may lack its end, which may be a stop token
-    const auto call = read_call(without_spaces(text.substr(from, to == text.npos ? text.npos : to - from)));
+    const std::size_t from = at + begin.size(), to = std::min(text.find(end, from), text.size());
+    const auto call = read_call(without_spaces(text.substr(from, to - from)));
     if (!call) return plain;
     answer.calls.push_back(*call);
-    at = to == text.npos ? text.npos : text.find(begin, to);  // an argument may have such a text, too
+    const std::size_t after = std::min(to + end.size(), text.size());  // the last call may lack its end, which may be a stop token
+    at = text.find(begin, after);                                      // an argument may have such a text, too
+    add_content(text.substr(after, at - after));
   }
   return answer;
 }

@@ -17,7 +17,7 @@ struct tool_call {
 
 /// An answer, split into its text and its calls.
 struct answer_with_calls {
-  std::string content;  // all of the text if it has no calls
+  std::string content;  // all of the text if it has no calls; else the texts before, between and after them, with a line break between two
   std::vector<tool_call> calls{};
 };
 

@@ -19,6 +19,16 @@ TEST_CASE("calls of Hermes and Qwen, with a text before them") {
   CHECK(read_tool_calls("<tool_call>{\"name\": \"time\", \"arguments\": {}}\n").calls.size() == 1);
 }
 
+TEST_CASE("texts between and after calls belong to the content") {
+  const std::string call = R"(<tool_call>{"name": "time", "arguments": {}}</tool_call>)";
+  const auto content = [](const std::string& text) { return read_tool_calls(text).content; };
+  CHECK(content("one\n" + call + "\n two \n" + call + "\nthree.\n") == "one\ntwo\nthree.");
+  CHECK(content(call + call + " after") == "after");
+  CHECK(content(call + "\nbetween\n" + call) == "between");
+  CHECK(content(call + '\n') == "");
+  CHECK(read_tool_calls(call + "between" + call).calls.size() == 2);
+}
+
 TEST_CASE("an argument may have the text that begins a call") {
   const answer_with_calls answer = read_tool_calls(
       R"(<tool_call>{"name": "write", "arguments": {"text": "<tool_call> begins a call"}}</tool_call><tool_call>{"name": "time", "arguments": {}}</tool_call>)");
