@@ -48,7 +48,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t least_pruned = 512;  // the default of --least-tokens
+constexpr std::size_t least_pruned = 512;      // the default of --least-tokens
+constexpr std::size_t completion_tokens = 16;  // the API's default for /v1/completions
 
 /// The API keys. Without keys, every request is allowed.
 class api_keys {
@@ -381,7 +382,7 @@ class serving {
     const std::uint64_t seed = asked.seed ? *asked.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
     for (std::size_t i = 0; i < asked.choices; ++i) {
       generation_options options;
-      options.max_new = asked.predict.value_or(std::min(flags_.predict, room));
+      options.max_new = asked.predict.value_or(std::min(chat ? flags_.predict : completion_tokens, room));
       options.expected = prompt.ids.size() + options.max_new;
       options.sampler = asked.sampler;
       options.sampler.seed = seed + i;

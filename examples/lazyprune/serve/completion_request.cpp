@@ -242,7 +242,6 @@ completion_request read_completion_request(std::string_view body, bool chat) {
   const auto older = all.number<std::size_t>("max_tokens", 1, no_bound);
   request.predict = chat ? all.number<std::size_t>("max_completion_tokens", 1, no_bound) : std::nullopt;
   if (!request.predict) request.predict = older;
-  if (!chat && !request.predict) request.predict = 16;  // the default of the API
   request.sampler.temperature = all.number<double>("temperature", 0, 2).value_or(request.sampler.temperature);
   request.sampler.top_p = all.number<double>("top_p", 0, 1).value_or(request.sampler.top_p);
   request.sampler.min_p = all.number<double>("min_p", 0, 1).value_or(request.sampler.min_p);

@@ -562,6 +562,18 @@ TEST_CASE("a full queue is status 429, and the answers in it are given") {
   CHECK(second.read().status == 200);
 }
 
+TEST_CASE("/v1/completions generates 16 tokens by default, or fewer at the end of the context") {
+  served server({"-c", "40"});
+  const auto generated = [&](std::size_t prompt) {
+    const json answer = server.completion({{"prompt", std::vector<int>(prompt, 300)}, {"temperature", 0}});
+    REQUIRE_MESSAGE(answer.contains("usage"), answer.dump());
+    return answer["usage"]["completion_tokens"];
+  };
+  CHECK(generated(24) == 16);
+  CHECK(generated(30) == 10);
+  CHECK(server.post("/v1/completions", {{"prompt", std::vector<int>(30, 300)}, {"max_tokens", 16}}).status == 400);
+}
+
 TEST_CASE("errors have OpenAI's form") {
   served server;
   const auto fault = [&](const std::string& path, const std::string& body) {
