@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/http_server.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -48,7 +49,14 @@ std::string message_text(const Message& message) {
 
 std::string view_text(beast::string_view text) { return {text.data(), text.size()}; }
 
-std::string path_of(beast::string_view target) { return view_text(target.substr(0, target.find('?'))); }
+/// The path of a target, which may also be a whole URI (RFC 9112, section 3.2.2).
+std::string path_of(beast::string_view target) {
+  const std::string path = view_text(target.substr(0, target.find('?')));
+  const std::size_t authority = path.starts_with('/') ? path.npos : path.find("://");
+  if (authority == path.npos) return path;
+  const std::size_t slash = path.find('/', authority + 3);
+  return slash == path.npos ? "/" : path.substr(slash);
+}
 
 /// Returns whether the fault is the request's, and not the connection's.
 bool is_malformed(error_code fault) {
@@ -118,13 +126,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     parser_->body_limit(server_.options.body_bytes);
     stream_.expires_after(server_.options.idle);
     buffer_.shrink_to_fit();
-    if (buffer_.size() > 0) return read_request();
-    // The first bytes may take `idle`; the rest must arrive within `stalled`.
-    stream_.async_read_some(buffer_.prepare(512), [self = shared_from_this()](error_code fault, std::size_t bytes) {
-      if (fault) return self->close();
-      self->buffer_.commit(bytes);
-      self->read_request();
-    });
+    await_first_bytes();
   }
 
   /// Ends a connection that waits for a request.
@@ -198,6 +200,19 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
   }
 
  private:
+  /// Waits for the first bytes of a request, which may take `idle`. The rest must arrive within `stalled`.
+  void await_first_bytes() {
+    // Some clients send an empty line before a request (RFC 9112, section 2.2).
+    const std::string_view got(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+    buffer_.consume(std::min(got.find_first_not_of("\r\n"), got.size()));
+    if (buffer_.size() > 0) return read_request();
+    stream_.async_read_some(buffer_.prepare(512), [self = shared_from_this()](error_code fault, std::size_t bytes) {
+      if (fault) return self->close();
+      self->buffer_.commit(bytes);
+      self->await_first_bytes();
+    });
+  }
+
   bool keeps() const { return keep_alive_ && !server_.draining; }
 
   void read_request() {

@@ -107,6 +107,24 @@ TEST_CASE("a connection takes one request after another") {
   CHECK(client.is_closed());
 }
 
+TEST_CASE("a target may be a whole URI, and empty lines before a request are ignored") {
+  http_options options;
+  options.allows = [](std::string_view path, std::string_view) { return path != "/closed"; };
+  echo_server server(options);
+  http_client client(server.port());
+  CHECK(client.ask("GET", "http://here:80/echo?query=1").body == "GET /echo ");
+  CHECK(client.ask("GET", "HTTP://here").body == "GET / ");
+  CHECK(client.ask("GET", "/echo/http://there/").body == "GET /echo/http://there/ ");
+  client.send("\r\n");
+  CHECK(client.ask("POST", "/echo", "first").body == "POST /echo first");
+  client.request("POST", "/echo", "second");
+  client.send("\r\n\r");
+  CHECK(client.read().body == "POST /echo second");
+  client.send("\n");
+  CHECK(client.ask("GET", "/echo").body == "GET /echo ");
+  CHECK(client.ask("GET", "http://here/closed").status == 401);
+}
+
 TEST_CASE("a client that asks whether to send its body is told to go on") {
   http_options options;
   options.body_bytes = 1000;
