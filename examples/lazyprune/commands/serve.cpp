@@ -129,6 +129,7 @@ class serving {
       return path == "/" || path == "/health" || keys_.allow(authorization);
     };
     http.at_once = [this](const http_request& request, const http_reply& reply) { return answer_at_once(request, reply); };
+    http.refused = [this](const http_request& request, unsigned status) { note_unread(request, status); };
     http.refusal =
         dumped(error_json("send a key of the server as \"Authorization: Bearer KEY\"", "invalid_request_error", {}, "invalid_api_key"));
     server_.emplace(http, [this](http_request request, http_reply reply) { answer(std::move(request), reply); });
@@ -184,6 +185,13 @@ class serving {
 
   static bool is(const http_request& request, std::string_view method, std::string_view path) {
     return (request.method == method || (method == "GET" && request.method == "HEAD")) && request.path == path;
+  }
+
+  /// Logs and counts a request for a completion that is refused before its body is read.
+  void note_unread(const http_request& request, unsigned status) {
+    if (!is(request, "POST", "/v1/chat/completions") && !is(request, "POST", "/v1/completions")) return;
+    if (status == 503) ++refused_unread_;
+    log_.add({{"path", request.path}, {"status", status}, {"code", status == 401 ? json("invalid_api_key") : json()}});
   }
 
   /// Answers those who watch the server, who must not wait while a long prompt is tokenized.
@@ -242,7 +250,7 @@ class serving {
     add("answers_total", "counter", "Answers that ended without a fault.", now.ended);
     add("answers_failed_total", "counter", "Answers that failed.", now.failed);
     add("answers_cancelled_total", "counter", "Answers whose client left.", now.cancelled);
-    add("answers_refused_total", "counter", "Requests refused with status 429 or 503.", now.refused);
+    add("answers_refused_total", "counter", "Requests refused with status 429 or 503.", now.refused + refused_unread_);
     add("prompt_tokens_total", "counter", "Prompt tokens of ended answers.", now.prompt_tokens);
     add("cached_tokens_total", "counter", "Prompt tokens that came from the cache.", now.cached_tokens);
     add("generated_tokens_total", "counter", "Generated tokens of ended answers.", now.generated_tokens);
@@ -429,6 +437,7 @@ class serving {
   std::string identity_;  // of the rows in --cache-file
   std::unique_ptr<lazyprune::program::engine> engine_;
   std::size_t kv_token_ = 0, requests_ = 0;
+  std::size_t refused_unread_ = 0;  // with status 503; only the thread of `server_` uses it
   std::optional<scheduler> scheduler_;
   std::optional<http_server> server_;
 };

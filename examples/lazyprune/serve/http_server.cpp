@@ -250,6 +250,11 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
 
   void release_body() { server_.body_bytes -= std::exchange(reserved_, 0); }
 
+  void tell_refused(unsigned status) const {
+    const auto& head = parser_->get();
+    if (server_.options.refused) server_.options.refused({view_text(head.method_string()), path_of(head.target()), ""}, status);
+  }
+
   /// Answers a request without reading its body, and so ends the connection.
   void refuse_unread(unsigned status, std::string_view type, std::string why, const http_reply::headers& more) {
     stream_.expires_never();
@@ -257,6 +262,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     keep_alive_ = false;
     version_ = parser_->get().version() == 10 ? 10 : 11;
     head_ = parser_->get().method() == http::verb::head;
+    tell_refused(status);
     send(status, type, std::move(why), more);
   }
 
@@ -276,7 +282,10 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
     keep_alive_ = understood && parser_->get().keep_alive();
     head_ = understood && parser_->get().method() == http::verb::head;
     if (!understood) {
-      const auto refuse = [&](unsigned status, const char* why) { send(status, "text/plain; charset=utf-8", why, {}); };
+      const auto refuse = [&](unsigned status, const char* why) {
+        tell_refused(status);
+        send(status, "text/plain; charset=utf-8", why, {});
+      };
       if (fault == http::error::body_limit) return refuse(413, "the body is too long\n");
       if (fault == http::error::header_limit) return refuse(431, "the headers are too long\n");
       if (is_malformed(fault)) return refuse(400, "this is not HTTP\n");

@@ -39,6 +39,9 @@ struct http_options {
   // `refusal`, a JSON text. The server's thread calls it. Empty: all requests are allowed.
   std::function<bool(std::string_view path, std::string_view authorization)> allows{};
   std::string refusal{};
+  // Called with the status of a request that the server refuses itself, so the handler does not get it. The request has no body, and its
+  // path is empty if the server could not read it. The server's thread calls it.
+  std::function<void(const http_request&, unsigned status)> refused{};
 };
 
 class http_connection;

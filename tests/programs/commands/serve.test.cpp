@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -533,6 +534,36 @@ TEST_CASE("--log has a line for each request, with texts only if --log-texts ask
     if (texts) CHECK(good["answers"][0].get<std::string>().size() > 3);
   }
   CHECK(lazyprune_program({"serve", "--port", "0", "--log", folder / "none/log"}).code == 1);
+}
+
+TEST_CASE("requests for a completion that are refused before their bodies are read are logged and counted, too") {
+  const temporary_folder folder;
+  write_file(folder / "keys", "first-key\n");
+  served server({"--api-key-file", folder / "keys", "--log", folder / "log"});
+  const std::string key = "Authorization: Bearer first-key\r\n", path = "/v1/chat/completions";
+  const auto status_of = [&](http_client& client, const std::string& headers, std::size_t bytes) {
+    client.send("POST " + path + " HTTP/1.1\r\n" + headers + "Content-Length: " + std::to_string(bytes) +
+                "\r\nExpect: 100-continue\r\n\r\n");
+    return client.read().status;
+  };
+  constexpr std::size_t most = 8 << 20;  // the default of --most-body; all bodies together may have 256 MiB
+  std::vector<std::unique_ptr<http_client>> open;
+  for (int i = 0; i < 35; ++i) open.push_back(std::make_unique<http_client>(server.port()));
+  CHECK(status_of(*open[0], "", 2) == 401);
+  CHECK(status_of(*open[1], key, most + 1) == 413);
+  CHECK(server.post("/tokenize", json::object()).status == 401);  // it is no request for a completion
+  for (std::size_t i = 2; i < 34; ++i) CHECK(status_of(*open[i], key, most) == 100);
+  CHECK(status_of(*open[34], key, most) == 503);
+  const std::string metrics = server.get("/metrics", key).body;
+  CHECK(metrics.find("\nlazyprune_answers_refused_total 1\n") != metrics.npos);
+  open.clear();
+  CHECK(server.end().code == 0);
+  std::vector<int> statuses;
+  for (const std::string& line : lines_of(file_text(folder / "log"))) {
+    CHECK(json::parse(line)["path"] == path);
+    statuses.push_back(json::parse(line)["status"]);
+  }
+  CHECK(statuses == std::vector<int>{401, 413, 503});
 }
 
 TEST_CASE("an answer whose client leaves is cancelled") {

@@ -181,6 +181,10 @@ TEST_CASE("a request that is not allowed is refused before its body is read") {
   http_options options;
   options.allows = [](std::string_view path, std::string_view authorization) { return path == "/open" || authorization == "Bearer key"; };
   options.refusal = "no key";
+  std::string told;
+  options.refused = [&](const http_request& request, unsigned status) {
+    told += request.method + ' ' + request.path + ' ' + std::to_string(status) + '\n';
+  };
   echo_server server(options);
   http_client client(server.port());
   client.send("POST /echo HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
@@ -190,6 +194,8 @@ TEST_CASE("a request that is not allowed is refused before its body is read") {
   CHECK(client.is_closed());
   CHECK(http_client(server.port()).ask("POST", "/echo", "body", "Authorization: Bearer key\r\n").body == "POST /echo body");
   CHECK(http_client(server.port()).ask("GET", "/open?a=b").body == "GET /open ");
+  CHECK(http_client(server.port()).ask("POST", "/open", std::string((8 << 20) + 1, 'x')).status == 413);
+  CHECK(told == "POST /echo 401\nPOST /open 413\n");
 }
 
 TEST_CASE("a request that takes no time does not wait for one whose handler takes long") {
