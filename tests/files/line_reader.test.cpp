@@ -33,6 +33,19 @@ TEST_CASE("lines come without their line breaks, and the last line may lack a li
   CHECK(lines_of(folder.write("e", std::string("a\0b\n", 4))) == list{std::string("a\0b", 3)});
 }
 
+TEST_CASE("a line is complete if it has a line break") {
+  const temporary_folder folder;
+  line_reader reader(folder.write("a", "one\n" + std::string(200000, 'x') + "\ntwo"), 100);
+  CHECK(reader.next() == "one");
+  CHECK(reader.complete());
+  CHECK_THROWS_AS(reader.next(), lazyprune::error);
+  CHECK(reader.complete());
+  CHECK(reader.next() == "two");
+  CHECK_FALSE(reader.complete());
+  CHECK_FALSE(reader.next());
+  CHECK_FALSE(reader.complete());
+}
+
 TEST_CASE("lines with lengths near the size of the buffer are read whole") {
   const temporary_folder folder;
   std::string all;

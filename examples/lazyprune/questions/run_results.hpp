@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -41,11 +39,9 @@ struct part_folder {
     const auto path = newest_file(file_in(directory, Answer::file_name));
     if (!path) return folder;
     folder.file = path->string();
-    std::ifstream bytes(*path, std::ios::binary);
-    const auto whole = static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(bytes), {}, '\n'));
     line_reader lines(*path, longest_json_line);
     folder.answers = read_json_lines<Answer>(lines, Answer::read, [&](const error& fault) {
-      if (lines.number() <= whole) throw fault;
+      if (lines.complete()) throw fault;
     });
     return folder;
   }

@@ -34,6 +34,7 @@ class line_reader {
     std::string line;
     bool any = false, too_long = false;
     ++number_;
+    complete_ = false;
     for (;;) {
       if (rest_.empty() && !fill()) break;
       any = true;
@@ -41,8 +42,9 @@ class line_reader {
       const std::string_view piece = rest_.substr(0, end);
       too_long = too_long || line.size() + piece.size() > limit_;
       if (!too_long) line += piece;
-      rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
-      if (end != rest_.npos) break;
+      rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
+      complete_ = end != std::string_view::npos;
+      if (complete_) break;
     }
     if (too_long) throw error(name_, "line " + std::to_string(number_), "at most " + std::to_string(limit_) + " bytes", "more");
     if (any) return line;
@@ -51,6 +53,8 @@ class line_reader {
 
   /// The number of the line that the last call of `next` returned, refused or looked for. The first line is number 1.
   std::size_t number() const { return number_; }
+  /// Returns whether that line had a line break. The last line of a file that is still written may have none.
+  bool complete() const { return complete_; }
   const std::string& name() const { return name_; }
 
  private:
@@ -70,6 +74,7 @@ class line_reader {
   std::string buffer_;
   std::string_view rest_;  // the bytes in buffer_ that are not used yet
   std::size_t number_ = 0;
+  bool complete_ = false;  // whether the last line had a line break
 };
 
 }  // namespace v0
