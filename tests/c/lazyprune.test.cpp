@@ -749,6 +749,32 @@ TEST_CASE("where the number of tokens depends on scores, a choice is refused and
   ok(step.leave_showing(scores));
 }
 
+namespace {
+
+/// Runs a step with one output, and calls leave(plan, spills) to leave each layer. Returns the codes of all calls together (bitwise or).
+/// Allocates nothing itself.
+template <class Leave>
+std::int32_t codes_of_step(lazyprune_session* s, std::size_t tokens, std::uint32_t phase, const Leave& leave) {
+  std::int32_t codes = 0;
+  const auto call = [&](lazyprune_status status) { codes |= status.code; };
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = tokens;
+  request.phase = phase;
+  request.outputs = 1;
+  std::uint32_t depth = 0;
+  call(lazyprune_step_begin(s, &request, &depth));
+  for (std::uint32_t l = 0; l < depth; ++l) {
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    call(lazyprune_step_enter(s, l, &plan));
+    codes |= leave(plan, spills);
+  }
+  call(lazyprune_step_finish(s));
+  return codes;
+}
+
+}  // namespace
+
 TEST_CASE("a step with evidence allocates nothing after reserve") {
   constexpr std::size_t most = 61;
   const std::vector<float> numbers(most * heads * kv_heads * head_dim, 0.0625f);
@@ -764,19 +790,10 @@ TEST_CASE("a step with evidence allocates nothing after reserve") {
       ok(lazyprune_session_reserve(s, most));
       std::size_t shown = 0;
       std::int32_t codes = 0;
-      const auto call = [&](lazyprune_status status) { codes |= status.code; };
       const std::size_t before = lazyprune_test::allocations;
       for (const std::size_t tokens : {most - 1, std::size_t{1}}) {
-        lazyprune_request request = LAZYPRUNE_REQUEST;
-        request.tokens = tokens;
-        request.phase = tokens > 1 ? LAZYPRUNE_PREFILL : LAZYPRUNE_DECODE;
-        request.outputs = 1;
-        std::uint32_t depth = 0;
-        call(lazyprune_step_begin(s, &request, &depth));
-        for (std::uint32_t l = 0; l < depth; ++l) {
-          lazyprune_plan plan = LAZYPRUNE_PLAN;
-          lazyprune_spills spills = LAZYPRUNE_SPILLS;
-          call(lazyprune_step_enter(s, l, &plan));
+        const std::uint32_t phase = tokens > 1 ? LAZYPRUNE_PREFILL : LAZYPRUNE_DECODE;
+        codes |= codes_of_step(s, tokens, phase, [&](const lazyprune_plan& plan, lazyprune_spills& spills) {
           lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
           e.kind = plan.wants;
           e.data = e.values = numbers.data();
@@ -787,10 +804,9 @@ TEST_CASE("a step with evidence allocates nothing after reserve") {
           e.kv_heads = kv_heads;
           e.head_dim = head_dim;
           e.values_stride = kv_heads * head_dim;
-          call(lazyprune_step_leave(s, plan.wants == LAZYPRUNE_NOTHING ? nullptr : &e, &spills));
           shown += plan.wants != LAZYPRUNE_NOTHING;
-        }
-        call(lazyprune_step_finish(s));
+          return lazyprune_step_leave(s, plan.wants == LAZYPRUNE_NOTHING ? nullptr : &e, &spills).code;
+        });
       }
       CHECK(lazyprune_test::allocations == before);
       CHECK(codes == LAZYPRUNE_OK);
@@ -809,23 +825,14 @@ TEST_CASE("a step with choices allocates nothing after reserve") {
   std::vector<lazyprune_layer_counts> counts(layers);
   const std::vector<float> scores(60);
   std::size_t choices = 0, ahead = 0;
-  std::int32_t codes = 0;
   const std::size_t before = lazyprune_test::allocations;
-  const auto call = [&](lazyprune_status status) { codes |= status.code; };
-  lazyprune_request request = LAZYPRUNE_REQUEST;
-  request.tokens = 60;
-  request.outputs = 1;
-  std::uint32_t depth = 0;
-  call(lazyprune_step_begin(s, &request, &depth));
-  for (std::uint32_t l = 0; l < depth; ++l) {
-    lazyprune_plan plan = LAZYPRUNE_PLAN;
-    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+  const std::int32_t codes = codes_of_step(s, 60, LAZYPRUNE_PREFILL, [&](const lazyprune_plan& plan, lazyprune_spills& spills) {
+    std::int32_t asked = 0;
     lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
-    call(lazyprune_step_enter(s, l, &plan));
     if (plan.quota > 0) {
       std::size_t known = 0;
-      call(lazyprune_step_standing(s, standing.data(), standing.size()));
-      call(lazyprune_step_counts(s, counts.data(), counts.size(), &known));
+      asked = lazyprune_step_standing(s, standing.data(), standing.size()).code |
+              lazyprune_step_counts(s, counts.data(), counts.size(), &known).code;
       for (std::size_t i = 0; i < plan.quota; ++i) chosen[i] = static_cast<std::uint32_t>(plan.active_count - plan.quota + i);
       e.kind = plan.wants;
       e.chosen = chosen.data();
@@ -834,9 +841,8 @@ TEST_CASE("a step with choices allocates nothing after reserve") {
       ++choices;
       ahead += known;
     }
-    call(lazyprune_step_leave(s, &e, &spills));
-  }
-  call(lazyprune_step_finish(s));
+    return asked | lazyprune_step_leave(s, &e, &spills).code;
+  });
   CHECK(lazyprune_test::allocations == before);
   CHECK(codes == LAZYPRUNE_OK);
   CHECK(choices == 2);
