@@ -110,6 +110,15 @@ class running_program {
     return at != status.npos && (std::stoull(status.substr(at + key.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0;
   }
 
+  /// Returns when `done()` is true. Throws std::runtime_error with the program's stderr if the program ends before.
+  template <class Done>
+  void until(Done done) const {
+    while (!done()) {
+      if (has_ended() && !done()) throw std::runtime_error("the program has ended too early: " + err());
+      ::usleep(500);
+    }
+  }
+
   /// Returns when the program has used this much more processor time, or has ended. Unlike a wait by the clock, this does not depend on how
   /// busy the machine is.
   void computes(double seconds) const {

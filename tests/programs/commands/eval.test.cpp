@@ -2,10 +2,8 @@
 #include "programs/program.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -376,11 +374,10 @@ TEST_CASE("a run that is killed at any moment can go on") {
   int killed = 0;
   for (int tries = 0; tries < 200 && !std::filesystem::exists(files / "out"); ++tries) {
     running_program program(arguments);
-    // Waits until the file has one more line, or until the program ends. After a new line the program works on the next sample.
+    // Waits until the file has one more line, or is finished. After a new line the program works on the next sample.
     const auto lines = [&] { return std::ranges::count(file_text(files / "out.unfinished"), '\n'); };
     const auto before = lines();
-    for (int waits = 0; waits < 60'000 && !std::filesystem::exists(files / "out") && lines() < before + 1; ++waits)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.until([&] { return std::filesystem::exists(files / "out") || lines() > before; });
     program.send(SIGKILL);
     if (program.wait().code == 128 + SIGKILL) ++killed;
   }

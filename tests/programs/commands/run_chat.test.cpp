@@ -323,7 +323,7 @@ TEST_CASE("Ctrl-C stops the answer in order") {
   const chat_model model;
   running_program program({"run", "-m", model.folder.path(), "--chat", "-n", "1000000", "--ignore-eos", "--policy", "dense"},
                           said + "\n" + asked + "\n");
-  while (program.out().size() < 10) ::usleep(1000);  // the first answer has begun
+  program.until([&] { return program.out().size() >= 10; });  // the first answer has begun
   program.send(SIGINT);
   const program_result result = program.wait();
   CHECK(result.code == 0);

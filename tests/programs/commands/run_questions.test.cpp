@@ -231,10 +231,10 @@ TEST_CASE("an interrupt ends the run cleanly, and the answers so far are reporte
     if (as_json) words.push_back("--json");
     running_program program(words);
     if (as_json) {
-      while (!program.catches(SIGINT)) ::usleep(100);
+      program.until([&] { return program.catches(SIGINT); });
       program.computes(0.1);
     } else {
-      while (program.out().size() < questions[0].size() + 10) ::usleep(1000);  // the first answer has begun
+      program.until([&] { return program.out().size() >= questions[0].size() + 10; });  // the first answer has begun
     }
     program.send(SIGINT);
     const program_result result = program.wait();

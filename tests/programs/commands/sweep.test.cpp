@@ -2,10 +2,8 @@
 #include "programs/program.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <map>
-#include <thread>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -371,8 +369,7 @@ TEST_CASE("a sweep that is killed at any moment can go on") {
     running_program program(arguments);
     const auto lines = [&] { return std::ranges::count(file_text(out + "/predictions.jsonl.unfinished"), '\n'); };
     const auto before = lines();
-    for (int waits = 0; waits < 60'000 && !std::filesystem::exists(out + "/report.html") && lines() < before + 2; ++waits)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.until([&] { return std::filesystem::exists(out + "/report.html") || lines() >= before + 2; });
     program.send(SIGKILL);
     if (program.wait().code == 128 + SIGKILL) ++killed;
   }

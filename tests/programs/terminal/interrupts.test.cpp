@@ -16,7 +16,7 @@ TEST_CASE("a signal that ends the program leaves no unfinished file") {
     CAPTURE(signal);
     const temporary_folder files;
     running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--trace", files / "t.jsonl"});
-    while (!program.catches(signal) || std::filesystem::is_empty(files.path())) ::usleep(1000);
+    program.until([&] { return program.catches(signal) && !std::filesystem::is_empty(files.path()); });
     program.computes(0.6);  // now it computes the first of six layers; each takes seconds
     program.send(signal);
     for (; signal == SIGINT && program.catches(signal); ::usleep(1000)) program.send(signal);  // the first Ctrl-C does not end the program
@@ -29,7 +29,7 @@ TEST_CASE("a hangup that is ignored stays ignored") {
   const temporary_folder files;
   running_program program({"-c", "trap '' HUP; exec \"$LAZYPRUNE\" run -p x -n 300 --ignore-eos --trace " + files / "t.jsonl"}, "",
                           {"LAZYPRUNE=" LAZYPRUNE_PROGRAM}, "/bin/sh");
-  while (program.out().empty()) ::usleep(1000);
+  program.until([&] { return !program.out().empty(); });
   program.send(SIGHUP);
   CHECK(program.wait().code == 0);
   CHECK(std::filesystem::exists(files / "t.jsonl"));
