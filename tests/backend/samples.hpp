@@ -5,6 +5,7 @@
 #include <lazyprune/backend/tensor_backend.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -44,6 +45,24 @@ class stored {
   std::size_t columns_;
   lazyprune::dtype type_;
   std::vector<std::byte> bytes_;
+};
+
+/// Copies the bytes of `from`, of which `in_place` has as many. If `refuses` is true, it refuses every third call.
+class bytes_elsewhere final : public lazyprune::byte_source {
+ public:
+  bytes_elsewhere(const std::byte* in_place, const std::byte* from, bool refuses) : in_place_(in_place), from_(from), refuses_(refuses) {}
+  bool copy(const std::byte* at, std::size_t bytes, std::byte* to) const noexcept override {
+    if (calls_++ % 3 == 2 && refuses_) return false;
+    std::memcpy(to, from_ + (at - in_place_), bytes);
+    return true;
+  }
+  std::size_t calls() const { return calls_; }
+
+ private:
+  const std::byte* in_place_;
+  const std::byte* from_;
+  bool refuses_;
+  mutable std::atomic<std::size_t> calls_{0};
 };
 
 /// Reads matrices of `rows` rows that are stored in reverse order, with the last row first.

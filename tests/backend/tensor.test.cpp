@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/samples.hpp>
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -124,6 +126,48 @@ TEST_CASE("some numbers of a row are found in place, or read by a reader") {
   CHECK(room[44] == 0);
   CHECK(read.row(0, to) == to);
   CHECK(room[299] == 2 * 599);
+}
+
+TEST_CASE("rows are copied if their source can copy them, and if they are stored one after another") {
+  struct bytes_in_order final : row_reader {
+    void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
+      std::memcpy(to, matrix.data + row * 12 + first, count);
+    }
+    std::size_t stored_row_bytes(const tensor&) const override { return 12; }
+  } const in_order;
+  const lazyprune_test::rows_from_the_end from_the_end(5);
+  std::byte wrong[60] = {}, right[60], room[24];
+  for (std::size_t i = 0; i < 60; ++i) right[i] = static_cast<std::byte>(i);
+  const lazyprune_test::bytes_elsewhere source(wrong, right, false), refuses(wrong, right, true);
+  tensor t{dtype::f32, 5, 3, wrong};
+  CHECK_FALSE(t.copied_rows(1, 2, room));
+  t.source = &source;
+  const auto plain = t.copied_rows(1, 2, room);
+  REQUIRE(plain);
+  CHECK(plain->rows == 2);
+  CHECK(plain->columns == 3);
+  CHECK(plain->source == nullptr);
+  CHECK(plain->row(1, nullptr) == room + 12);
+  CHECK(std::memcmp(room, right + 12, 24) == 0);
+
+  t.reader = &in_order;
+  t.first_row = 2;
+  t.widens = true;
+  const auto read = t.copied_rows(1, 2, room);
+  REQUIRE(read);
+  CHECK(read->first_row == 0);
+  CHECK(read->widens);
+  std::byte row[3];
+  CHECK(read->row(1, row) == row);
+  CHECK(std::memcmp(row, right + 48, 3) == 0);
+
+  t.reader = &from_the_end;
+  CHECK_FALSE(t.copied_rows(0, 1, room));
+  CHECK(source.calls() == 2);
+  t.reader = nullptr;
+  t.first_row = 0;
+  t.source = &refuses;
+  for (int call = 0; call < 6; ++call) CHECK(t.copied_rows(0, 1, room).has_value() == (call % 3 != 2));
 }
 
 TEST_CASE("types have names and sizes") {

@@ -28,6 +28,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace {
@@ -234,6 +235,14 @@ ssize_t pread(int file, void* to, std::size_t size, off_t at) {
   if (fault > 0) errno = fault;
   return fault > 0 ? -1 : next(file, to, fault == half ? halved(size) : size, at);
 }
+ssize_t preadv2(int file, const iovec* to, int parts, off_t at, int flags) {
+  REAL(preadv2);
+  const int fault = fault_of("preadv2", file);
+  if (fault > 0) errno = fault;
+  const iovec less{to->iov_base, halved(to->iov_len)};
+  return fault > 0 ? -1 : next(file, fault == half ? &less : to, fault == half ? 1 : parts, at, flags);
+}
+ssize_t preadv64v2(int file, const iovec* to, int parts, off64_t at, int flags) { return preadv2(file, to, parts, at, flags); }
 ssize_t pread64(int file, void* to, std::size_t size, off64_t at) { return pread(file, to, size, at); }
 ssize_t write(int file, const void* from, std::size_t size) {
   REAL(write);

@@ -34,6 +34,7 @@ inline const std::map<std::string, std::vector<std::string>>& ways_to_fail() {
       {"opendir", codes({EMFILE, ENFILE, ENOMEM, EIO, EACCES})},
       {"read", codes({EINTR, EIO, ENOMEM, ESTALE}, {"short"})},
       {"pread", codes({EINTR, EIO, ENOMEM, ESTALE})},
+      {"preadv2", codes({EINTR, EAGAIN, EOPNOTSUPP, EIO, ENOMEM}, {"short"})},
       {"write", codes({EINTR, EIO, ENOSPC, EDQUOT, EFBIG, ENOMEM}, {"short", "full"})},
       {"mmap", codes({ENOMEM, EACCES, ENODEV, EAGAIN, ENFILE})},
       {"fsync", codes({EINTR, EINVAL, EIO, ENOSPC, EDQUOT})},

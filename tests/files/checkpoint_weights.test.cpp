@@ -138,6 +138,17 @@ TEST_CASE("the weights of the bundled model") {
   for (const float value : row) CHECK(std::abs(value) < 100.0f);
 }
 
+TEST_CASE("rows of a mapped file are copied from the file; rows of a file that was read, and vectors, are read in place") {
+  const checkpoint mapped(pocket_model()), read(pocket_model(), file_access::read);
+  const checkpoint_weights weights(mapped), weights_in_memory(read);
+  const tensor head = weights.get("lm_head.weight", 2304, 128);
+  std::vector<std::byte> room(40 * head.row_bytes());
+  if (head.copied_rows(2000, 40, room.data()))  // some file systems cannot read without waiting
+    CHECK(std::memcmp(room.data(), head.data + 2000 * head.row_bytes(), room.size()) == 0);
+  CHECK_FALSE(weights_in_memory.get("lm_head.weight", 2304, 128).copied_rows(0, 1, room.data()));
+  CHECK(weights.get("model.norm.weight", 1, 128).source == nullptr);
+}
+
 TEST_CASE("a matrix can be asked for again after its last copy is gone") {
   for (const file_access how : {file_access::map, file_access::read}) {
     const checkpoint model(pocket_model(), how);

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <vector>
+
+#include <backend/samples.hpp>
 
 using lazyprune::dtype;
 using lazyprune::ggml_rows;
@@ -57,6 +60,36 @@ TEST_CASE("quantized rows become float or bf16, interleaved or not, even if a ro
   CHECK(all_rounded);
   CHECK(all_ordered);
   CHECK(std::equal(part.begin(), part.end(), ordered.begin() + 30 * columns));
+}
+
+TEST_CASE("rows that their source copies are read like those in place; interleaved rows are not copied") {
+  constexpr std::size_t rows = 20, columns = 512;
+  for (const char* const name : {"Q8_0", "Q4_K", "BF16"}) {
+    CAPTURE(name);
+    const ggml_type& type = *lazyprune::ggml_type_of(name);
+    const auto data = random_blocks(rows * columns / type.values * type.bytes);
+    const std::vector<std::byte> nothing(data.size());
+    const lazyprune_test::bytes_elsewhere source(nothing.data(), data.data(), false);
+    const ggml_rows plain(type, 0, true), in_heads(type, 10);
+    tensor right{dtype::bf16, 12, columns, data.data(), &plain, 5}, t{dtype::bf16, 12, columns, nothing.data(), &plain, 5};
+    t.source = &source;
+    std::vector<std::byte> room(3 * plain.stored_row_bytes(t));
+    CHECK(room.size() == 3 * data.size() / rows);
+    const auto copied = t.copied_rows(7, 3, room.data());
+    REQUIRE(copied);
+    right.first_row += 7;
+    right.rows = 3;
+    CHECK(floats(*copied) == floats(right));
+    if (type.format) {
+      lazyprune::quantized_block one{}, other{};
+      plain.read_blocks(*copied, 2, 1, 1, &one);
+      plain.read_blocks(right, right.first_row + 2, 1, 1, &other);
+      CHECK(std::memcmp(one.codes, other.codes, sizeof one.codes) == 0);
+      CHECK(one.scale == other.scale);
+    }
+    t.reader = &in_heads;
+    CHECK_FALSE(t.copied_rows(0, 1, room.data()));
+  }
 }
 
 TEST_CASE("plain rows are reordered and copied") {

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -46,6 +48,33 @@ TEST_CASE("the bytes are those of the file, mapped or read") {
     CHECK(moved.bytes().data() == at);
     CHECK(moved.text() == text);
   }
+}
+
+TEST_CASE("bytes of a mapped file that are in memory can be copied; nothing is copied beyond the end, or if the file is not mapped" NEEDS(
+    "nowait")) {
+  const temporary_folder folder;
+  std::string text(3 * 4096 + 17, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7);
+  const auto path = folder.write("some", text);
+  const mapped_file file(path), read(path, file_access::read), moved = mapped_file(path);
+  std::vector<std::byte> to(text.size());
+  for (const auto& [first, count] : {std::pair(0u, 1u), {1u, 4096u}, {4095u, 8000u}, {0u, 3 * 4096u + 17u}}) {
+    CHECK_FALSE(read.copy(read.bytes().subspan(first, count), to.data()));
+    if (!file.copy(file.bytes().subspan(first, count), to.data())) {
+      lazyprune_test::skip("a file system for temporary files ($TMPDIR) that reads without waiting (RWF_NOWAIT)");
+      return;
+    }
+    CHECK(std::memcmp(to.data(), text.data() + first, count) == 0);
+    CHECK(moved.copy(moved.bytes().subspan(first, count), to.data()));
+  }
+  CHECK(file.can_copy(file.bytes()));
+  CHECK(file.can_copy({}));
+  CHECK_FALSE(read.can_copy(read.bytes()));
+  CHECK_FALSE(read.can_copy({}));
+  std::filesystem::resize_file(path, 5000);
+  CHECK_FALSE(file.can_copy(file.bytes().subspan(5000)));
+  CHECK(file.copy(file.bytes().first(5000), to.data()));
+  CHECK_FALSE(file.copy(file.bytes().first(5001), to.data()));
 }
 
 TEST_CASE("file_access::read makes a copy, which stays the same when the file changes") {

@@ -51,8 +51,8 @@ class cpu : public host_backend<float> {
   /// Returns the bytes of scratch memory.
   std::size_t bytes() const { return layers_.bytes() + attention_.bytes() + normed_.bytes(); }
 
-  matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, threads_); }
-  matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const { return matrix(gate, up, as, threads_); }
+  matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, threads_, kernels_->columns); }
+  matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const { return matrix(gate, up, as, threads_, kernels_->columns); }
   template <class Load>
   void pack_together(const Load& load) const {
     detail::with_tasks(threads_, load);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,16 @@ constexpr std::string_view name_of(dtype type) {
 
 struct tensor;
 
+/// Copies bytes of tensors. This may be faster than to read them in place, for example in a mapped file.
+class byte_source {
+ public:
+  virtual ~byte_source() = default;
+
+  /// Copies `bytes` bytes at `from`, which belong to the data of one of the source's tensors. Returns false if it cannot copy them; they
+  /// can still be read in place. Any number of threads may copy at once.
+  virtual bool copy(const std::byte* from, std::size_t bytes, std::byte* to) const noexcept = 0;
+};
+
 /// Reads rows that are not plain numbers in memory: quantized rows, or rows in another order.
 class row_reader {
  public:
@@ -43,6 +54,10 @@ class row_reader {
   /// reader, not of `matrix`: row r of `matrix` is the reader's row `matrix.first_row + r`. `first` is a multiple of `unit`. `count` is a
   /// multiple of `unit`, except at the end of a row. Any number of threads may read at once.
   virtual void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const = 0;
+
+  /// Returns the bytes of a row, if row r of the reader is at `matrix.data + r * stored_row_bytes(matrix)`, and the reader reads a row from
+  /// these bytes only. Else returns 0.
+  virtual std::size_t stored_row_bytes(const tensor&) const { return 0; }
 
   /// Returns the format of the rows if a backend may keep their blocks, else null. The blocks then have the numbers that `read` gives.
   virtual const block_format* format() const { return nullptr; }
@@ -67,7 +82,8 @@ struct tensor {
   /// Keep a copy of this pointer while you read `data`. When the last copy is gone, its deleter can tell the source that the data is no
   /// longer read.
   std::shared_ptr<const void> held{};
-  bool widens = false;  // whether a backend must not keep the blocks of quantized rows
+  bool widens = false;                  // whether a backend must not keep the blocks of quantized rows
+  const byte_source* source = nullptr;  // null: the data can only be read in place
 
   /// Returns the format of the blocks if a backend may keep them, else null.
   const block_format* format() const {
@@ -77,6 +93,16 @@ struct tensor {
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }
+
+  /// Returns the bytes of a row in the data, or 0 if its rows are not stored one after another.
+  std::size_t stored_row_bytes() const { return reader ? reader->stored_row_bytes(*this) : row_bytes(); }
+  /// Copies `count` rows from row r on to `room` (count * stored_row_bytes() bytes), and returns a tensor of these rows. If the source does
+  /// not copy them, returns nothing.
+  std::optional<tensor> copied_rows(std::size_t r, std::size_t count, std::byte* room) const {
+    const std::size_t stored = source ? stored_row_bytes() : 0;
+    if (stored == 0 || !source->copy(data + (first_row + r) * stored, count * stored, room)) return std::nullopt;
+    return tensor{.type = type, .rows = count, .columns = columns, .data = room, .reader = reader, .widens = widens};
+  }
 
   /// Returns a pointer to the numbers of a row. They are in the data or, if there is a reader, in `room` (row_bytes() bytes).
   const std::byte* row(std::size_t r, std::byte* room) const { return row(r, 0, columns, room); }

@@ -183,10 +183,10 @@ struct keep_one {
 }  // namespace detail
 
 /// The operations that make a model's weights. Matrices given to `pack` and `pack_gated` may have a reader, so a packer reads their rows
-/// with tensor::row, or their blocks with row_reader::read_blocks. Vectors given to `load` have no reader. A packer may have a member
-/// `pack_together(load)`, which calls load(). A matrix that load() makes may be incomplete until pack_together returns. Threads can thus
-/// begin a matrix before the matrix before it is complete. Until pack_together returns, the packer holds copies of the `tensor` objects
-/// that it packs.
+/// with tensor::row, or their blocks with row_reader::read_blocks. It may first copy rows with tensor::copied_rows, which can be faster.
+/// Vectors given to `load` have no reader. A packer may have a member `pack_together(load)`, which calls load(). A matrix that load() makes
+/// may be incomplete until pack_together returns. Threads can thus begin a matrix before the matrix before it is complete. Until
+/// pack_together returns, the packer holds copies of the `tensor` objects that it packs.
 template <class B>
 concept weight_packer = requires(B b, std::span<const tensor> parts, const tensor& part, dtype as) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;

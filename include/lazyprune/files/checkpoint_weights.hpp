@@ -77,10 +77,13 @@ class checkpoint_weights {
     const stored_tensor& t = *placed.stored;
     const auto plain = checkpoint::plain_type(t.type);
     const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
-    prefetch(placed);
+    const byte_source* const source = prefetch(placed);
 
     tensor result{plain.value_or(rows == 1 ? dtype::f32 : widened_), rows, columns, t.data.data()};
-    if (rows > 1) result.held = {t.data.data(), [file = placed.file, read = t.data](const void*) { file->release(read); }};
+    if (rows > 1) {
+      result.source = source;
+      result.held = {t.data.data(), [file = placed.file, read = t.data](const void*) { file->release(read); }};
+    }
     if (plain && head_dim == 0) return result;
     const ggml_type& type = *ggml_type_of(t.type);
     if (rows > 1)
@@ -99,6 +102,16 @@ class checkpoint_weights {
   }
 
  private:
+  /// A mapped file, and what is known of its pages.
+  struct source_file final : byte_source {
+    explicit source_file(const mapped_file& all) : file(all) {}
+    bool copy(const std::byte* from, std::size_t bytes, std::byte* to) const noexcept override { return file.copy({from, bytes}, to); }
+
+    const mapped_file& file;
+    std::size_t begin = 0, end = 0;  // the range that was last asked for
+    bool in_memory = true;           // whether all bytes that were asked for so far were in memory before
+  };
+
   /// Returns the numbers of a vector, in its type. In the file the vector must consist of whole blocks of `type`. If `head_dim` is above 0,
   /// also undoes the interleaving of heads.
   const std::byte* numbers_of(const tensor& vector, const ggml_type& type, std::size_t head_dim) const {
@@ -110,18 +123,24 @@ class checkpoint_weights {
     return vectors_.emplace_back(std::move(numbers)).data();
   }
 
-  /// Starts to read the tensor and the 64 MiB after it, since most files store the layers in order. Does not ask for the same bytes twice.
-  void prefetch(const placed_tensor& t) const {
-    if (!t.file->mapped()) return;
+  /// Asks for the tensor and the 64 MiB after it, since most files store the layers in order. Does not ask for the same bytes twice.
+  /// Returns the source that copies the tensor's bytes, as long as all bytes are in memory already. From the first byte that is not, starts
+  /// to read what is asked for, and returns null. A copy would then take longer: the pages that were read ahead are mapped.
+  const byte_source* prefetch(const placed_tensor& t) const {
+    if (!t.file->mapped()) return nullptr;
     constexpr std::size_t ahead = std::size_t{64} << 20;
     const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
     const auto first = static_cast<std::size_t>(own.data() - file.data());
     const std::size_t end = std::min(first + own.size() + ahead, file.size());
-    auto& [begin, asked] = asked_.try_emplace(t.file, first, first).first->second;
-    if (first < begin || first > asked) begin = asked = first;
-    if (end <= asked) return;
-    ahead_.ask(*t.file, file.subspan(asked, end - asked));
-    asked = end;
+    source_file& source = sources_.try_emplace(t.file, *t.file).first->second;
+    if (first < source.begin || first > source.end) source.begin = source.end = first;
+    if (end > source.end) {
+      const std::span<const std::byte> asked = file.subspan(source.end, end - source.end);
+      source.end = end;
+      source.in_memory = source.in_memory && t.file->can_copy(asked);
+      if (!source.in_memory) ahead_.ask(*t.file, asked);
+    }
+    return source.in_memory ? &source : nullptr;
   }
 
   const checkpoint& files_;
@@ -130,7 +149,7 @@ class checkpoint_weights {
   // Mutable, because load_model calls only const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
-  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // by file: the range [first, end) last asked for
+  mutable std::map<const mapped_file*, source_file> sources_;
   mutable read_ahead ahead_;
 };
 

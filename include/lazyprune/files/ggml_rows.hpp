@@ -33,6 +33,9 @@ class ggml_rows final : public row_reader {
   explicit ggml_rows(const ggml_type& type, std::size_t head_dim = 0, bool keeps = false)
       : type_(type), head_dim_(head_dim), keeps_(keeps) {}
 
+  std::size_t stored_row_bytes(const tensor& matrix) const override {
+    return head_dim_ > 0 ? 0 : matrix.columns / type_.values * type_.bytes;
+  }
   const block_format* format() const override { return keeps_ ? type_.format : nullptr; }
 
   void read_blocks(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, quantized_block* to) const override {

@@ -86,10 +86,13 @@ inline void check_shape(const model_config& c) {
 /// Returns `count` rows of a matrix, or `count` numbers of a vector, from index `first` on. A slice of a tensor without data has no data
 /// either.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
-  if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first, t.held, t.widens};
-  const std::size_t unit = t.rows == 1 ? size_of(t.type) : t.row_bytes();
-  const std::byte* const data = t.data ? t.data + first * unit : nullptr;
-  return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, data, nullptr, 0, t.held};
+  tensor part = t;
+  (t.rows == 1 ? part.columns : part.rows) = count;
+  if (t.reader)
+    part.first_row += first;
+  else if (t.data)
+    part.data += first * (t.rows == 1 ? size_of(t.type) : t.row_bytes());
+  return part;
 }
 
 /// Asks a source for a model's tensors and packs them.

@@ -117,6 +117,43 @@ TEST_CASE("long rows and large matrices get the same bits with or without a read
       }
 }
 
+TEST_CASE("rows that their source copies give the same matrix as rows in place, even if the source refuses some") {
+  struct plain_rows final : row_reader {  // reads rows that are as they are, and says so
+    void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
+      std::memcpy(to, matrix.data + row * matrix.row_bytes() + first * size_of(matrix.type), count * size_of(matrix.type));
+    }
+    std::size_t stored_row_bytes(const tensor& matrix) const override { return matrix.row_bytes(); }
+  } const plain;
+  const std::size_t rows = 1000, inputs = 1100;
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const dtype as : {dtype::f32, dtype::bf16}) {
+      const stored numbers(normal_floats(rows * inputs, 1), rows, inputs, type),
+          zeros(std::vector<float>(rows * inputs), rows, inputs, type);
+      const tensor right = numbers, wrong = zeros;
+      // Parts of 7 rows begin in the middle of tiles.
+      std::vector<tensor> parts{right};
+      for (std::size_t first = 0; first < 700; first += 7) parts.push_back({type, 7, inputs, right.data + first * right.row_bytes()});
+      const packed_matrix stacked(parts, as, 1), gated(right, right, as, 1);
+      for (const bool refuses : {false, true})
+        for (const row_reader* const reader : {static_cast<const row_reader*>(nullptr), static_cast<const row_reader*>(&plain)})
+          for (const int threads : {1, 3}) {
+            const tensor& in_place = refuses ? right : wrong;
+            const bytes_elsewhere source(in_place.data, right.data, refuses);
+            std::vector<tensor> copied = parts;
+            for (tensor& part : copied) {
+              part.reader = reader;
+              part.first_row = reader ? static_cast<std::size_t>(part.data - right.data) / right.row_bytes() : 0;
+              part.data = reader ? in_place.data : in_place.data + (part.data - right.data);
+              part.source = &source;
+            }
+            const packed_matrix a(copied, as, threads), b(copied[0], copied[0], as, threads);
+            CHECK(std::memcmp(a.tile(0), stacked.tile(0), stacked.bytes()) == 0);
+            CHECK(std::memcmp(b.tile(0), gated.tile(0), gated.bytes()) == 0);
+            CHECK(source.calls() >= 2 * rows / 16);
+          }
+    }
+}
+
 TEST_CASE("a matrix holds its tensors only while it is filled, and a copy shares the memory of the matrix") {
   const auto numbers = normal_floats(100 * 33, 1);
   const stored part(numbers, 100, 33, dtype::f32);

@@ -13,8 +13,10 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
@@ -32,12 +34,13 @@ inline namespace v0 {
 class packed_matrix {
  public:
   /// Stacks the parts along the outputs. Throws `error` if there are no parts, if they have different numbers of inputs, or if `as` is f16.
-  packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
+  packed_matrix(std::span<const tensor> parts, dtype as, int threads, kernels::columns_writer columns = kernels::write_columns)
+      : packed_matrix(parts, as, threads, columns, false) {}
 
   /// A gated weight: outputs 0 to ffn - 1 are the gate's, and the next ffn outputs are the up projection's. Throws `error` as above, and
   /// also if `gate` and `up` have different numbers of rows.
-  packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads)
-      : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, true) {}
+  packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads, kernels::columns_writer columns = kernels::write_columns)
+      : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, columns, true) {}
 
   std::size_t outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_; }
@@ -82,7 +85,7 @@ class packed_matrix {
     std::size_t lane;
   };
 
-  packed_matrix(std::span<const tensor> parts, dtype as, int threads, bool gated)
+  packed_matrix(std::span<const tensor> parts, dtype as, int threads, kernels::columns_writer columns, bool gated)
       : outputs_(detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),
         depth_(as == dtype::f32 ? inputs_ : (inputs_ + 31) / 32 * 32),
@@ -92,7 +95,7 @@ class packed_matrix {
         panels_(layout_for(parts, as)),
         tile_bytes_(offset(depth_)),
         values_(tiles_ * tile_bytes_) {
-    fill(parts, threads);
+    fill(parts, threads, columns);
   }
 
   /// Returns the layout of panels if the weight stays quantized. All parts must then have one format. In f32, numbers stay exact, so
@@ -137,52 +140,29 @@ class packed_matrix {
 
   /// Each task fills about one large_array::page, which is enough work for a task. The system clears a page when a thread first touches it,
   /// so the threads share this work too.
-  void fill(std::span<const tensor> parts, int threads) {
+  void fill(std::span<const tensor> parts, int threads, kernels::columns_writer columns) {
     struct filling {
       packed_matrix matrix;  // shares the memory, which must outlive the tasks
       std::vector<tensor> parts;
     };
     const auto job = std::make_shared<filling>(filling{*this, {parts.begin(), parts.end()}});
+    std::size_t room_bytes = 0;  // of the rows of a tile, if their source can copy them
+    for (const tensor& part : parts)
+      if (part.source) room_bytes = std::max(room_bytes, part.stored_row_bytes() * kernels::tile_outputs);
     const auto tiles_before = [this](std::size_t byte) { return std::min((byte + tile_bytes_ - 1) / tile_bytes_, tiles_); };
     detail::with_tasks(threads, [&] {
       for (std::size_t page = 0; page < values_.bytes(); page += large_array::page)
-        detail::give_task([job, first = tiles_before(page), end = tiles_before(page + large_array::page)] {
+        detail::give_task([job, room_bytes, columns, first = tiles_before(page), end = tiles_before(page + large_array::page)] {
+          const std::unique_ptr<std::byte[]> room(room_bytes > 0 ? new (std::nothrow) std::byte[room_bytes] : nullptr);
           for (std::size_t t = first; t < end; ++t) {
-            if (job->matrix.panels()) {
-              job->matrix.fill_panels(job->parts, t);
-            } else {
-              for (std::size_t half = 0; half < 2; ++half) job->matrix.fill_half(job->parts, t, half);
-            }
+            const tile_rows rows(job->matrix, job->parts, t, room.get());
+            if (job->matrix.panels())
+              job->matrix.fill_panels(rows, t, columns);
+            else
+              job->matrix.fill_lines(rows, t, columns);
           }
         });
     });
-  }
-
-  /// Fills the panels of a tile.
-  void fill_panels(std::span<const tensor> parts, std::size_t t) {
-    const std::size_t inputs = panels_->format.inputs, most = row_reader::unit / inputs;  // blocks of a row that are read at a time
-    const auto blocks = std::make_unique<quantized_block[]>(kernels::tile_outputs * most);
-    for (std::size_t first = 0; first < depth_; first += row_reader::unit) {
-      const std::size_t count = std::min(most, (depth_ - first) / inputs);
-      for (std::size_t lane = 0; lane < kernels::tile_outputs; ++lane)
-        if (const row_of_part from = row_of(parts, t, lane / half_outputs, lane % half_outputs); from.part)
-          from.part->reader->read_blocks(*from.part, from.part->first_row + from.row, first / inputs, count, &blocks[lane * most]);
-      for (std::size_t b = 0; b < count; ++b)
-        panels_->write(&blocks[b], most, values_.data() + t * tile_bytes_ + offset(first + b * inputs));
-    }
-  }
-
-  /// Fills the first or the second half of a tile's lines.
-  void fill_half(std::span<const tensor> parts, std::size_t t, std::size_t half) {
-    // The 16 rows are read side by side. In `rooms` their distance is a cache line more than a power of two, to avoid cache conflicts.
-    alignas(64) std::byte rooms[half_outputs][part_inputs * 4 + kernels::cache_line];
-    for (std::size_t first = 0; first < depth_; first += part_inputs) {
-      const std::size_t end = std::min(first + part_inputs, depth_), inputs = std::min(end, inputs_) - std::min(first, inputs_);
-      source_row sources[half_outputs];
-      for (std::size_t lane = 0; lane < half_outputs; ++lane) sources[lane] = source_of(parts, t, half, lane, first, inputs, rooms[lane]);
-      fill_lines(sources, inputs, (offset(end) - offset(first)) / kernels::line_bytes,
-                 values_.data() + t * tile_bytes_ + offset(first) + half * kernels::cache_line);
-    }
   }
 
   /// The row of a part that is an output. If `part` is null, the output is padding.
@@ -191,11 +171,67 @@ class packed_matrix {
     std::size_t row = 0;
   };
 
-  row_of_part row_of(std::span<const tensor> parts, std::size_t t, std::size_t half, std::size_t lane) const {
-    std::size_t row = t * kernels::tile_outputs + half * half_outputs + lane;
+  /// The rows of the outputs of a tile. Rows that their source can copy are copied to `room`, if it is not null.
+  class tile_rows {
+   public:
+    tile_rows(const packed_matrix& matrix, std::span<const tensor> parts, std::size_t t, std::byte* room) {
+      for (std::size_t lane = 0; lane < rows_.size(); ++lane) rows_[lane] = matrix.row_of(parts, t, lane);
+      for (std::size_t lane = 0, next; room && lane < rows_.size(); lane = next) {
+        const row_of_part from = rows_[lane];
+        for (next = lane + 1; next < rows_.size() && rows_[next].part == from.part && rows_[next].row == from.row + next - lane;) ++next;
+        std::optional<tensor> copy;
+        if (from.part) copy = from.part->copied_rows(from.row, next - lane, room);
+        if (!copy) continue;
+        room += (next - lane) * from.part->stored_row_bytes();
+        copies_[lane] = std::move(*copy);
+        for (std::size_t i = lane; i < next; ++i) rows_[i] = {&copies_[lane], i - lane};
+      }
+    }
+    tile_rows(const tile_rows&) = delete;  // rows_ has pointers to copies_
+
+    row_of_part operator[](std::size_t lane) const { return rows_[lane]; }
+
+   private:
+    std::array<row_of_part, kernels::tile_outputs> rows_;
+    std::array<tensor, kernels::tile_outputs> copies_;
+  };
+
+  /// Fills the panels of a tile.
+  void fill_panels(const tile_rows& rows, std::size_t t, kernels::columns_writer columns) {
+    const std::size_t inputs = panels_->format.inputs, most = row_reader::unit / inputs;  // blocks of a row that are read at a time
+    const auto blocks = std::make_unique<quantized_block[]>(kernels::tile_outputs * most);
+    for (std::size_t first = 0; first < depth_; first += row_reader::unit) {
+      const std::size_t count = std::min(most, (depth_ - first) / inputs);
+      for (std::size_t lane = 0; lane < kernels::tile_outputs; ++lane)
+        if (const row_of_part from = rows[lane]; from.part)
+          from.part->reader->read_blocks(*from.part, from.part->first_row + from.row, first / inputs, count, &blocks[lane * most]);
+      for (std::size_t b = 0; b < count; ++b)
+        panels_->write(&blocks[b], most, values_.data() + t * tile_bytes_ + offset(first + b * inputs), columns);
+    }
+  }
+
+  /// Fills the lines of a tile.
+  void fill_lines(const tile_rows& rows, std::size_t t, kernels::columns_writer columns) {
+    // The rows of half a tile are read side by side. In `rooms` their distance is a cache line more than a power of two, to avoid cache
+    // conflicts.
+    alignas(64) std::byte rooms[half_outputs][part_inputs * 4 + kernels::cache_line];
+    for (std::size_t first = 0; first < depth_; first += part_inputs) {
+      const std::size_t end = std::min(first + part_inputs, depth_), inputs = std::min(end, inputs_) - std::min(first, inputs_);
+      for (std::size_t half = 0; half < 2; ++half) {
+        source_row sources[half_outputs];
+        for (std::size_t lane = 0; lane < half_outputs; ++lane)
+          sources[lane] = source_of(rows[half * half_outputs + lane], first, inputs, rooms[lane]);
+        fill_half(sources, inputs, (offset(end) - offset(first)) / kernels::line_bytes,
+                  values_.data() + t * tile_bytes_ + offset(first) + half * kernels::cache_line, columns);
+      }
+    }
+  }
+
+  row_of_part row_of(std::span<const tensor> parts, std::size_t t, std::size_t lane) const {
+    std::size_t row = t * kernels::tile_outputs + lane;
     if (gated_) {
-      row = t * half_outputs + lane;
-      parts = parts.subspan(half, 1);
+      row = t * half_outputs + lane % half_outputs;
+      parts = parts.subspan(lane / half_outputs, 1);
     }
     for (const tensor& part : parts) {
       if (row < part.rows) return {&part, row};
@@ -205,16 +241,15 @@ class packed_matrix {
   }
 
   /// Returns the `count` numbers of an output from input `first` on, either where they are stored or in `room`.
-  source_row source_of(std::span<const tensor> parts, std::size_t t, std::size_t half, std::size_t lane, std::size_t first,
-                       std::size_t count, std::byte* room) const {
-    const row_of_part from = row_of(parts, t, half, lane);
+  static source_row source_of(row_of_part from, std::size_t first, std::size_t count, std::byte* room) {
     if (!from.part) return {};
     return {from.part->type, from.part->row(from.row, first, count, room)};
   }
 
   /// Fills half of these lines with `inputs` numbers of each of 16 outputs. A block of 16 lines takes a cache line of numbers from each
   /// output. If these numbers are stored in this matrix's type and fill the cache line, they are read in place.
-  void fill_lines(const source_row (&sources)[half_outputs], std::size_t inputs, std::size_t lines, std::byte* to) const {
+  void fill_half(const source_row (&sources)[half_outputs], std::size_t inputs, std::size_t lines, std::byte* to,
+                 kernels::columns_writer columns) const {
     constexpr std::size_t block_lines = kernels::cache_line / 4;
     const std::size_t numbers = kernels::cache_line / size_of(type_);
     for (std::size_t line = 0; line < lines; line += block_lines, to += block_lines * kernels::line_bytes) {
@@ -228,7 +263,7 @@ class packed_matrix {
         else
           rows[lane] = convert(source, first, count, converted[lane]);
       }
-      kernels::write_columns(rows, std::min(block_lines, lines - line), kernels::line_bytes, to);
+      columns(rows, std::min(block_lines, lines - line), kernels::line_bytes, to);
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include <backend/cpu/kernels/columns_contract.hpp>
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
@@ -31,22 +32,7 @@ TEST_CASE("a panel keeps every number of its blocks") {
   }
 }
 
-TEST_CASE("columns of rows are written one after another, and nothing between them") {
-  for (std::size_t count = 0; count <= 9; ++count) {
-    std::uint32_t numbers[kernels::half_outputs][12] = {};
-    const std::byte* rows[kernels::half_outputs];
-    for (std::uint32_t r = 0; r < kernels::half_outputs; ++r) {
-      for (std::uint32_t c = 0; c < 12; ++c) numbers[r][c] = 100 * r + c;
-      rows[r] = reinterpret_cast<const std::byte*>(numbers[r]);
-    }
-    std::vector<std::uint32_t> to(12 * 20, 7);
-    kernels::write_columns(rows, count, 20 * sizeof(std::uint32_t), reinterpret_cast<std::byte*>(to.data()));
-    std::size_t wrong = 0;
-    for (std::uint32_t c = 0; c < 12; ++c)
-      for (std::uint32_t r = 0; r < 20; ++r) wrong += to[c * 20 + r] != (c < count && r < kernels::half_outputs ? 100 * r + c : 7);
-    CHECK(wrong == 0);
-  }
-}
+TEST_CASE("columns of rows are written one after another, and nothing between them") { check_columns(kernels::write_columns); }
 
 TEST_CASE("panels take hardly more memory than blocks in a file, except those of two and three bits") {
   const auto bits = [](const block_format& format) {

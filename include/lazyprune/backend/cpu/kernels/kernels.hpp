@@ -33,6 +33,7 @@ struct kernel_set {
   const attention_kernel& attention_f32;   // for tiles of keys and values in f32
   const attention_kernel& attention_bf16;  // for tiles of keys and values in bf16
   const elementwise_kernel& elementwise;
+  columns_writer columns = write_columns;  // writes tiles of weights
 
   const product_kernel& product(dtype tiles) const { return tiles == dtype::f32 ? f32 : bf16; }
   const attention_kernel& attention(dtype tiles) const { return tiles == dtype::f32 ? attention_f32 : attention_bf16; }
@@ -47,10 +48,12 @@ struct kernel_set {
 inline const kernel_set& kernels_of([[maybe_unused]] isa path) {
 #if defined(__x86_64__)
   static constexpr kernel_set with_avx2{avx2::f32, avx2::bf16, avx2::attention, avx2::attention, avx2::elementwise};
-  static constexpr kernel_set with_avx512{avx512::f32, avx512::bf16, avx512::attention, avx512::attention, avx512::elementwise};
-  static constexpr kernel_set with_avx512_bf16{avx512::f32, avx512_bf16::bf16, avx512::attention, avx512_bf16::attention,
-                                               avx512::elementwise};
-  static constexpr kernel_set with_amx{avx512::f32, amx::bf16, avx512::attention, amx::attention, avx512::elementwise};
+  static constexpr kernel_set with_avx512{avx512::f32,       avx512::bf16,        avx512::attention,
+                                          avx512::attention, avx512::elementwise, avx512::write_columns};
+  static constexpr kernel_set with_avx512_bf16{avx512::f32,         avx512_bf16::bf16,    avx512::attention, avx512_bf16::attention,
+                                               avx512::elementwise, avx512::write_columns};
+  static constexpr kernel_set with_amx{avx512::f32,    amx::bf16,           avx512::attention,
+                                       amx::attention, avx512::elementwise, avx512::write_columns};
   if (path == isa::avx2) return with_avx2;
   if (path == isa::avx512) return with_avx512;
   if (path == isa::avx512_bf16) return with_avx512_bf16;

@@ -13,6 +13,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,7 +27,10 @@ inline namespace v0 {
 namespace kernels {
 
 /// Writes each of the first `count` columns of 16 rows to 64 contiguous bytes, `stride` bytes after the column before. Elements have 32
-/// bits. `count` is rounded up to a multiple of four when rows are read.
+/// bits. `count` is at most 16, and rows have 64 bytes, all of which may be read.
+using columns_writer = void (*)(const std::byte* const (&rows)[half_outputs], std::size_t count, std::size_t stride, std::byte* to);
+
+/// A columns_writer for all processors.
 inline void write_columns(const std::byte* const (&rows)[half_outputs], std::size_t count, std::size_t stride, std::byte* to) {
 #if defined(__SSE2__)
   const auto load = [&](std::size_t row, std::size_t column) {
@@ -111,7 +115,7 @@ struct panel_layout {
   }
 
   /// Writes the blocks of 32 outputs. The block of an output is `stride` blocks after that of the output before.
-  void write(const quantized_block* blocks, std::size_t stride, std::byte* panel) const {
+  void write(const quantized_block* blocks, std::size_t stride, std::byte* panel, columns_writer columns = write_columns) const {
     const std::size_t groups = format.groups();  // a division, which the compiler would repeat, because bytes may alias the format
     for (std::size_t output = 0; output < tile_outputs; ++output) {
       const quantized_block& b = blocks[output * stride];
@@ -125,12 +129,13 @@ struct panel_layout {
     // A column of `rows` is a quad. In `lines`, it is a part of a line.
     std::byte lines[quantized_block::most_inputs / quad * 2 * line_codes];
     std::byte* const to = lower_bits == 8 ? panel + codes : lines;
-    for (std::size_t half = 0; half < 2; ++half) {
-      const std::byte* rows[half_outputs];
-      for (std::size_t n = 0; n < half_outputs; ++n)
-        rows[n] = reinterpret_cast<const std::byte*>(blocks[(half * half_outputs + n) * stride].codes);
-      write_columns(rows, format.inputs / quad, 2 * line_codes, to + half * line_codes);
-    }
+    for (std::size_t half = 0; half < 2; ++half)
+      for (std::size_t first = 0; first < format.inputs / quad; first += 16) {
+        const std::byte* rows[half_outputs];
+        for (std::size_t n = 0; n < half_outputs; ++n)
+          rows[n] = reinterpret_cast<const std::byte*>(blocks[(half * half_outputs + n) * stride].codes + first * quad);
+        columns(rows, std::min(format.inputs / quad - first, std::size_t{16}), 2 * line_codes, to + (2 * first + half) * line_codes);
+      }
     if (lower_bits == 4) write_plane<4, 0>(lines, panel + codes);
     if (upper_bits == 1) write_plane<1, 4>(lines, panel + upper);
     if (upper_bits == 2) write_plane<2, 4>(lines, panel + upper);

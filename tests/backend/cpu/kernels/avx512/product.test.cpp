@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <backend/cpu/kernels/columns_contract.hpp>
 #include <backend/cpu/kernels/contract.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/product.hpp>
 
@@ -17,6 +18,11 @@ TEST_CASE("weights in f32") {
 TEST_CASE("weights in bf16") {
   if (is_missing(isa::avx512)) return;
   check_kernel(kernels::avx512::bf16);
+}
+
+TEST_CASE("columns of rows are written one after another, and nothing between them") {
+  if (is_missing(isa::avx512)) return;
+  check_columns(kernels::avx512::write_columns);
 }
 
 TEST_CASE("AVX-512 gives the bits of AVX2") {

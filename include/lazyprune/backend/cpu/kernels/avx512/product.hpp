@@ -52,6 +52,16 @@ LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_
   }
 }
 
+/// A columns_writer.
+LAZYPRUNE_AVX512 inline void write_columns(const std::byte* const (&rows)[half_outputs], std::size_t count, std::size_t stride,
+                                           std::byte* to) {
+  __m512 block[16];
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_loadu_ps(rows[r]);
+  vec::transpose(block);
+  for (std::size_t i = 0; i < count; ++i, to += stride) _mm512_storeu_ps(to, block[i]);
+}
+
 template <int Rows>
 LAZYPRUNE_AVX512_INLINE void load(__m512 (&sums)[Rows][2], const float* from, bool more) {
 #pragma GCC unroll 12
