@@ -4,12 +4,13 @@
 
   run.py MODEL... [--program FILE] [--rounds N] [--disk-rate BYTES | --in-memory]
 
-MODEL is a .gguf file or a directory. Each round measures four times:
+MODEL is a .gguf file or a directory. Each round measures these times:
   plain read  drops the files from the page cache and reads them to the end
-  loading     drops them again and runs `lazyprune run -m MODEL --policy dense --ids 1 -n 1`. The time to first token does not count.
+  loading     drops them again and runs `lazyprune run -m MODEL --policy dense --ids 1 -n 0`, which loads the model and computes no token
   in memory   runs the same command again, now with the files in the page cache
   cat         runs `cat` on the files in the page cache
-  copy        copies the files from the page cache into new memory, on all cores, and frees it. No load that packs its weights takes less.
+  copy        copies the files from the page cache into new memory, on all cores, and frees it. A load that packs its weights does this and
+              more. It is measured after all rounds, because it slows down the next load: the system then has its free memory in other pieces.
 The table has the medians, the ratio of loading to the plain read, and the ratio of loading in memory to `cat` and to the copy. With --in-memory,
 only the last three are measured, so the disk does not matter.
 
@@ -17,8 +18,6 @@ only the last three are measured, so the disk does not matter.
 the file in memory.
 """
 import argparse
-import ctypes
-import json
 import mmap
 import os
 import pathlib
@@ -56,20 +55,21 @@ def read(files):
 
 
 def copy(files):
-    """Copies the files as `lazyprune` reads and writes weights: from mapped pages to huge pages."""
+    """Copies the files to huge pages, as `lazyprune` does."""
     cores = len(os.sched_getaffinity(0))
     for path in files:
         size = path.stat().st_size
-        with open(path, "rb") as file:
-            # A private mapping may be written, which ctypes asks for. Its pages are the file's, because nobody writes to it.
-            source = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         target = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         target.madvise(mmap.MADV_HUGEPAGE)
-        to, start = (ctypes.addressof(ctypes.c_char.from_buffer(each)) for each in (target, source))
         share = -(-size // cores)
-        threads = [
-            threading.Thread(target=ctypes.memmove, args=(to + at, start + at, min(share, size - at))) for at in range(0, size, share)
-        ]
+
+        def copy_share(first):
+            with open(path, "rb", buffering=0) as file, memoryview(target) as to:
+                file.seek(first)
+                for at in range(first, min(first + share, size), 1 << 20):
+                    file.readinto(to[at : min(at + (1 << 20), first + share, size)])
+
+        threads = [threading.Thread(target=copy_share, args=(first,)) for first in range(0, size, share)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -119,10 +119,8 @@ def main():
         files = files_of(model)
 
         def load():
-            command = [options.program, "run", "-m", model, "--policy", "dense", "--ids", "1", "-n", "1", "--json"]
-            begin = time.monotonic()
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-            return time.monotonic() - begin - json.loads(done.stdout)["ttft_s"]
+            command = [options.program, "run", "-m", model, "--policy", "dense", "--ids", "1", "-n", "0", "--json"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
         def cat():
             subprocess.run(["cat", *files], check=True, stdout=subprocess.DEVNULL)
@@ -135,8 +133,10 @@ def main():
                 drop(files)
                 times[-1].append(seconds(lambda: read(files)))
                 drop(files)
-                times[-1].append(load())
-            times[-1] += [load(), seconds(cat), seconds(lambda: copy(files))]
+                times[-1].append(seconds(load))
+            times[-1] += [seconds(load), seconds(cat)]
+        for row in times:
+            row.append(seconds(lambda: copy(files)))
         medians = [statistics.median(column) for column in zip(*times)]
         size = sum(path.stat().st_size for path in files) / 1e9
         cells = []
