@@ -16,6 +16,7 @@ using lazyprune::printable;
 using lazyprune::utf8_end;
 using lazyprune::utf8_length;
 using lazyprune::utf8_prefix;
+using lazyprune::without_utf8_mark;
 
 namespace {
 
@@ -55,6 +56,12 @@ TEST_CASE("utf8_prefix agrees with the grammar of RFC 3629 on all first and seco
           REQUIRE(agree);
         }
   CHECK(valid > 0);
+}
+
+TEST_CASE("a byte order mark is left out at the beginning, once") {
+  CHECK(without_utf8_mark("\xEF\xBB\xBF\xEF\xBB\xBFx\xEF\xBB\xBF") == "\xEF\xBB\xBFx\xEF\xBB\xBF");
+  CHECK(without_utf8_mark("\xEF\xBB\xBF").empty());
+  for (const std::string_view text : {"", "x", "\xEF\xBB", "\xEF\xBB\xBB"}) CHECK(without_utf8_mark(text) == text);
 }
 
 TEST_CASE("utf8_end stops at the first bad byte") {

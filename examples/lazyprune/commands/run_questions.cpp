@@ -27,10 +27,7 @@ namespace program {
 namespace {
 
 /// Returns whether a line has nothing but the line break of Windows, or the byte order mark.
-bool is_blank(std::string_view line) {
-  if (line.starts_with(utf8_mark)) line.remove_prefix(utf8_mark.size());
-  return line.find_first_not_of('\r') == line.npos;
-}
+bool is_blank(std::string_view line) { return without_utf8_mark(line).find_first_not_of('\r') == line.npos; }
 
 std::vector<std::string> read_questions(const std::string& file) {
   line_reader lines(file);

@@ -58,9 +58,7 @@ class api_keys {
     if (file.empty()) return;
     line_reader lines(file, 4096);
     while (const auto line = lines.next()) {
-      std::string_view key = *line;
-      if (lines.number() == 1 && key.starts_with(utf8_mark)) key.remove_prefix(utf8_mark.size());
-      key = without_blanks(key);
+      const std::string_view key = without_blanks(lines.number() == 1 ? without_utf8_mark(*line) : *line);
       if (std::ranges::any_of(key, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
         throw error("--api-key-file", file + ": line " + std::to_string(lines.number()), "a key without control characters", "one");
       if (!key.empty()) keys_.emplace_back(key);

@@ -31,7 +31,7 @@ bool typed_lines::wait() const {
 
 std::optional<std::string> typed_lines::next() {
   std::optional<std::string> line = read_line();
-  if (std::exchange(first_, false) && line && line->starts_with(utf8_mark)) line->erase(0, utf8_mark.size());
+  if (std::exchange(first_, false) && line) line = std::string(without_utf8_mark(*line));
   return line;
 }
 

@@ -27,7 +27,7 @@ void refuse_other_encodings(std::string_view text, const std::string& name) {
 
 std::string prompt_text(std::string bytes, const std::string& name) {
   refuse_other_encodings(bytes, name);
-  if (bytes.starts_with(utf8_mark)) bytes.erase(0, utf8_mark.size());
+  bytes.erase(0, bytes.size() - without_utf8_mark(bytes).size());
   std::size_t kept = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i)
     if (bytes[i] != '\r' || i + 1 == bytes.size() || bytes[i + 1] != '\n') bytes[kept++] = bytes[i];

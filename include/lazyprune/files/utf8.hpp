@@ -11,8 +11,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The byte order mark with which some programs begin a text in UTF-8.
-inline constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
+/// Returns a text in UTF-8 without the byte order mark with which some programs begin it.
+constexpr std::string_view without_utf8_mark(std::string_view text) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  return text.starts_with(mark) ? text.substr(mark.size()) : text;
+}
 
 /// Returns how many bytes a UTF-8 character has, by the leading bits of its first byte. Returns 1 if these bits are not those of a first
 /// byte. Looks only at the bits: 0xC0 gives 2 and 0xF5 gives 4, although no well-formed character begins with these bytes.
