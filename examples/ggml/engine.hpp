@@ -186,6 +186,7 @@ class engine {
       }
       step.finish();
     } catch (...) {
+      outputs_.clear();  // tensors of a graph that no longer exists
       session_.abandon();
       ids_.resize(session_.known());
       throw;

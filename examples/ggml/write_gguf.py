@@ -70,8 +70,10 @@ def tensors_of(path):
 def from_folder(folder, out):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
-    if config["model_type"] != "llama" or config.get("rope_scaling"):
-        sys.exit(f"{folder}/config.json: expected a Llama without rope_scaling, found {config['model_type']}, {config.get('rope_scaling')}")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}  # transformers 5 writes the former
+    rope_type = rope.get("rope_type") or rope.get("type") or "default"
+    if config["model_type"] != "llama" or rope_type != "default":
+        sys.exit(f"{folder}/config.json: expected a Llama with the default RoPE, found {config['model_type']} with {rope_type} RoPE")
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     writer = gguf.GGUFWriter(out, "llama")
@@ -87,7 +89,7 @@ def from_folder(folder, out):
     writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_rope_dimension_count(head_dim)
-    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_rope_freq_base(config.get("rope_theta") or rope.get("rope_theta") or 10000.0)
     writer.add_tokenizer_model("none")
     for name, values in tensors_of(os.path.join(folder, "model.safetensors")):
         turned = heads if name.endswith("q_proj.weight") else kv_heads if name.endswith("k_proj.weight") else 0
@@ -101,6 +103,8 @@ def widened(path, out):
     for field in source.fields.values():
         if field.name == gguf.Keys.General.FILE_TYPE:
             writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+        elif field.name == gguf.Keys.General.ALIGNMENT:
+            writer.add_custom_alignment(field.contents())
         elif field.name != gguf.Keys.General.ARCHITECTURE and not field.name.startswith("GGUF."):
             inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
             writer.add_key_value(field.name, field.contents(), field.types[0], inner)
