@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -372,6 +373,87 @@ TEST_CASE("a callback can stop another sequence of the same step") {
     CHECK(b.ended.at(other).fault == nullptr);
     CHECK(b.ended.at(other).result.reason == finish_reason::stop);
     CHECK(b.ended.at(other).result.tokens.size() == (reads ? 0u : 1u));
+  }
+}
+
+TEST_CASE("a callback can stop its own sequence: its token is the last one, also among drafts") {
+  for (const std::size_t drafts : {0u, 4u})
+    for (const std::string which : {"on_token", "on_step", "on_logits"}) {
+      CAPTURE(drafts);
+      CAPTURE(which);
+      batch_bench<reference<double>> b;
+      sequence_asked asked = asks(lazyprune_test::some_tokens(12), 10), same = asks(lazyprune_test::some_tokens(12), 10);
+      asked.options.speculate = same.options.speculate = drafts;
+      std::size_t number = 0, calls = 0;
+      const auto at_third = [&] {
+        if (++calls == 3) b.batch.stop(number);
+        return true;
+      };
+      if (which == "on_token") asked.options.on_token = [&](token_id) { return at_third(); };
+      if (which == "on_step") asked.options.on_step = [&](const any_session&) { at_third(); };
+      if (which == "on_logits") asked.options.on_logits = [&](std::span<const float>) { at_third(); };
+      number = b.add(std::move(asked));
+      b.to_the_end();
+      const ended_sequence<reference<double>>& got = b.ended.at(number);
+      CHECK(got.fault == nullptr);
+      CHECK(got.result.reason == finish_reason::stop);
+      CHECK(calls == 3);
+      if (which != "on_step") CHECK(got.result.tokens.size() == 3);  // a step with drafts may give several tokens
+      CHECK(got.result.tokens.size() < 10);
+      CHECK(got.seq.known() == 12 + got.result.tokens.size() - 1);
+      const std::vector<token_id> all = b.alone(std::move(same)).tokens;
+      CHECK(std::equal(got.result.tokens.begin(), got.result.tokens.end(), all.begin()));
+    }
+}
+
+TEST_CASE("a sequence that has ended by itself keeps its reason if it is stopped in the same step") {
+  batch_bench<reference<double>> b;
+  std::size_t other = 0;
+  other = b.add(asks({1, 2, 3, 4, 5}, 3));
+  b.add(asks_and_stops({1, 2, 3, 4}, 5, b.batch, other, 3));
+  b.to_the_end(100);
+  CHECK(b.ended.at(other).result.tokens.size() == 3);
+  CHECK(b.ended.at(other).result.reason == finish_reason::length);
+}
+
+TEST_CASE("the first token of an alternative can stop the sequence that has read the prompt") {
+  batch_bench<reference<double>> b;
+  std::size_t reader = 0, late = 0;
+  sequence_asked asked = asks(lazyprune_test::some_tokens(12), 5);
+  asked.options.on_token = [&](token_id) { return ++late > 0; };
+  reader = b.add(std::move(asked));
+  sequence_asked other = asks_and_stops(lazyprune_test::some_tokens(12), 5, b.batch, reader, 1);
+  const std::size_t alternative = b.batch.add_alternative(reader, sequence<reference<double>>(b.net, std::move(other.session)),
+                                                          std::move(other.prompt), std::move(other.options));
+  b.to_the_end();
+  CHECK(b.ended.at(reader).result.tokens.empty());
+  CHECK(b.ended.at(reader).result.reason == finish_reason::stop);
+  CHECK(late == 0);
+  CHECK(b.ended.at(alternative).result.tokens.size() == 5);
+}
+
+TEST_CASE("before_question can stop its sequence, and those before it") {
+  for (const std::size_t stopped : {0u, 1u}) {
+    CAPTURE(stopped);
+    batch_bench<reference<double>> b;
+    continuous_batch<reference<double>> batch(b.work, {.before_question = [&](const auto&) { batch.stop(stopped); }});
+    for (std::size_t i = 0; i < 3; ++i) {
+      sequence_asked asked = asks(lazyprune_test::some_tokens(i == 1 ? 40 : 6), 5);
+      CHECK(batch.add(sequence<reference<double>>(b.net, std::move(asked.session)), std::move(asked.prompt), std::move(asked.options)) ==
+            i);
+    }
+    std::map<std::size_t, ended_sequence<reference<double>>> ended;
+    while (!batch.empty())
+      for (ended_sequence<reference<double>>& each : batch.step(16)) {
+        const std::size_t number = each.number;
+        ended.emplace(number, std::move(each));
+      }
+    for (std::size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      CHECK(ended.at(i).fault == nullptr);
+      CHECK((ended.at(i).result.reason == finish_reason::stop) == (i == stopped));
+      if (i == 1) CHECK(ended.at(i).result.tokens.size() == (stopped == 1 ? 0u : 5u));
+    }
   }
 }
 

@@ -78,10 +78,11 @@ class continuous_batch {
   }
 
   /// Makes a sequence leave at the next `step`, which computes nothing more for it. Its result has the reason `stop`. Does nothing if the
-  /// sequence has left.
+  /// sequence has left, or has ended by itself. Callbacks may stop all sequences, also their own. If one is called for a token of its own
+  /// sequence, this token is the last one.
   void stop(std::size_t number) {
     for (member& m : members_)
-      if (m.number == number) m.leave();
+      if (m.number == number && m.stays()) m.leave();
   }
 
   bool empty() const { return members_.empty(); }
@@ -164,7 +165,7 @@ class continuous_batch {
 
     void leave() {
       unread = {};
-      run.take({}, {});
+      run.stop();
     }
 
     void fail() {
@@ -218,6 +219,7 @@ class continuous_batch {
         const std::size_t count = piece_of(m.unread.size(), prompt_tokens);
         const bool last = count == m.unread.size();
         if (last && m.seq.known() > m.before && options_.before_question) options_.before_question(m.seq);
+        if (!m.reads()) continue;  // the callback has stopped it
         const sequence_step<Backend> step{m.seq, m.unread.first(count), phase::prefill, last ? 1u : 0u, &*m.in_prompt};
         if (last && m.seq.known() + count >= most_rows + least_prompt_tokens && runs_earlier_rows(m.seq)) {
           begin_paused(m, step);
@@ -228,6 +230,7 @@ class continuous_batch {
         parts.push_back(part_of(m, step));
       }
     }
+    std::erase_if(parts, [](const part& p) { return !p.whose->stays(); });  // before_question has stopped these
     return parts;
   }
 
@@ -252,7 +255,7 @@ class continuous_batch {
         other.fail();
       }
     }
-    m.run.begin_after({logits, clock::now() - m.added});
+    if (m.stays()) m.run.begin_after({logits, clock::now() - m.added});  // a callback of the others may have stopped it
   }
 
   /// Abandons the paused piece if its sequence was stopped.

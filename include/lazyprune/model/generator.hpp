@@ -204,21 +204,23 @@ class generating {
     } while (chosen_.size() < outputs && chosen_.back() == input_[chosen_.size()]);
   }
 
+  /// Ends the generation. A callback of this generation may call it, too: the token for which the callback was called is the last one.
+  void stop() {
+    result_.reason = finish_reason::stop;
+    goes_on_ = false;
+  }
+
   /// Adds the chosen tokens of a step to the result, and forgets the drafts that differ. Empty `logits` mean that an observer stopped the
   /// step.
   void take(scalars logits, clock::duration passed) {
-    if (logits.empty()) {
-      result_.reason = finish_reason::stop;
-      goes_on_ = false;
-      return;
-    }
+    if (logits.empty()) return stop();
     const bool prefill = result_.tokens.empty();
     (prefill ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(passed).count();
     if (!prefill) ++result_.decode_steps;
     const std::size_t outputs = outputs_of(logits);
     result_.drafted += outputs - 1;
     truncate(seq_.known() - (outputs - chosen_.size()));
-    goes_on_ = hand_out(logits) && seq_.known() < context_ && result_.tokens.size() < wanted();
+    if (!hand_out(logits) || seq_.known() >= context_ || result_.tokens.size() >= wanted()) goes_on_ = false;
   }
 
   /// Forgets the drafts of a step that was done, but whose tokens were not handed out because something failed.
@@ -272,7 +274,7 @@ class generating {
         result_.tokens.push_back(chosen_[i]);
         if (i > 0) ++result_.accepted;
         if (options_.speculate > 0) said_.push_back(chosen_[i]);
-        ended = ends(chosen_[i]);
+        ended = ends(chosen_[i]) || !goes_on_;
         if (ended || i + 1 == chosen_.size()) break;
       }
     } catch (...) {
