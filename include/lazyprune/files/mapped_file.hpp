@@ -114,7 +114,9 @@ class mapped_file {
       data_ = {static_cast<const std::byte*>(at), detail::file_bytes_deleter{size_}};
       const error fault(name_, "mmap", "to read its bytes", "a file that shrank, or a disk that failed", error_code::io);
       data_.get_deleter().slot = detail::mapped_files::add(bytes(), fault.what());
+#ifdef RWF_NOWAIT
       file_ = std::move(file);
+#endif
     } else {
       auto memory = std::make_unique_for_overwrite<std::byte[]>(size_);
       read_fully({memory.get(), size_}, name_, [&](std::byte* out, std::size_t n) { return ::read(file.get(), out, n); });
@@ -176,7 +178,7 @@ class mapped_file {
 
   std::string name_;
   std::size_t size_ = 0;
-  file_descriptor file_;  // open if the file is mapped
+  file_descriptor file_;  // open if the file is mapped and the system can read without waiting
   std::unique_ptr<const std::byte[], detail::file_bytes_deleter> data_;
 };
 

@@ -16,6 +16,7 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 namespace lazyprune {
