@@ -12,50 +12,14 @@ answer has --answer tokens (default 16), chosen greedily. Each round asks both s
 over the rounds. Both servers must count the same number of tokens in a prompt.
 """
 import argparse
-import http.client
-import json
+import contextlib
 import os
 import pathlib
-import signal
 import statistics
-import subprocess
 import sys
 import time
 
-
-class Server:
-    def __init__(self, command, port=None):
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE if port is None else subprocess.DEVNULL, text=True)
-        if port is None:
-            self.address = next((line.split("http://")[1].strip() for line in self.process.stderr if " at http://" in line), None)
-        else:
-            self.address = f"127.0.0.1:{port}"
-        for _ in range(600):
-            if self.process.poll() is not None:
-                break
-            try:
-                if self.get("/v1/models"):
-                    return
-            except OSError:
-                time.sleep(0.2)
-        sys.exit(f"error: the server did not start: {' '.join(command)}")
-
-    def get(self, path):
-        connection = http.client.HTTPConnection(self.address)
-        connection.request("GET", path)
-        return connection.getresponse().read()
-
-    def ask(self, path, **body):
-        connection = http.client.HTTPConnection(self.address)
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        answer = json.loads(connection.getresponse().read())
-        if "choices" not in answer:
-            sys.exit(f"error: {str(answer)[:400]}")
-        return answer
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
+from run import Server
 
 
 def main():
@@ -72,15 +36,13 @@ def main():
     options, flags = parser.parse_known_args()
     threads = str(len(os.sched_getaffinity(0)))
     context = str(options.context or options.characters // 3 + 512)
-    servers = {
-        "lazyprune": Server([options.program, "serve", "-m", options.model, "--port", "0", "-t", threads, "-c", context, *flags]),
-        "llama-cpp-python": Server(
-            [options.python, "-m", "llama_cpp.server", "--model", options.model, "--port", "8199", "--n_ctx", context, "--n_threads", threads]
-            + ["--n_threads_batch", threads, "--flash_attn", "true", "--cache", "true", "--cache_type", "ram"],
-            8199,
-        ),
+    commands = {
+        "lazyprune": [options.program, "serve", "-m", options.model, "--port", "0", "-t", threads, "-c", context, *flags],
+        "llama-cpp-python": [options.python, "-m", "llama_cpp.server", "--model", options.model, "--host", "127.0.0.1", "--port", "0"]
+        + ["--n_ctx", context, "--n_threads", threads, "--n_threads_batch", threads, "--flash_attn", "true", "--cache", "true", "--cache_type", "ram"],
     }
-    try:
+    with contextlib.ExitStack() as started:
+        servers = {name: started.enter_context(Server(command)) for name, command in commands.items()}
         document = options.document.read_text()
         text = (document * (options.characters // len(document) + 1))[: options.characters]
         unlike = 0
@@ -112,9 +74,7 @@ def main():
                     taken[name].append(seconds(name, questions))
             rates = [3600 * options.documents * questions / statistics.median(each) for each in taken.values()]
             print(f"| {questions} | " + " | ".join(f"{rate:,.0f}" for rate in rates) + f" | {rates[0] / rates[1]:.2f}x |", flush=True)
-    finally:
-        for server in servers.values():
-            server.end()
 
 
-main()
+if __name__ == "__main__":
+    main()

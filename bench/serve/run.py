@@ -15,46 +15,61 @@ questions      the first and the second question about the document, pruned as t
 arriving       one client generates while another asks about documents that the server has not read: the times between the first client's tokens.
 """
 import argparse
+import collections
 import http.client
 import json
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 
 class Server:
-    def __init__(self, options):
-        command = [options.program, "serve", "-m", options.model, "--port", "0", *options.flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if " at http://" in line:
-                self.address = line.split("http://")[1].strip()
-                threading.Thread(target=self.process.stderr.read, daemon=True).start()
-                return
-        sys.exit("error: the server did not start")
+    """A server that the script starts, on a port that the server chooses. It writes its address to stderr."""
 
-    def end(self):
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+        self.said = collections.deque([""], maxlen=1)  # the last line of stderr
+        for line in self.process.stderr:
+            self.said.append(line)
+            if found := re.search(r" (?:at|on) http://(\S+)", line):
+                self.address = found[1]
+                threading.Thread(target=self.said.extend, args=(self.process.stderr,), daemon=True).start()
+                return
+        self.process.kill()
+        self.process.wait()
+        sys.exit(f"error: the server did not start: {' '.join(command)}\nits last line: {self.said[0].strip()}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
-    def ask(self, path, **body):
-        connection = http.client.HTTPConnection(self.address)
-        connection.request("POST", path, json.dumps(body))
-        answer = json.loads(connection.getresponse().read())
-        if "error" in answer:
-            sys.exit(f"error: {answer['error']['message']}")
+    def post(self, path, body):
+        try:
+            connection = http.client.HTTPConnection(self.address)
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+        except OSError as reason:
+            sys.exit(f"error: the server does not answer: {reason}\nits last line: {self.said[0].strip()}")
+        if answer.status != 200:
+            sys.exit(f"error: {answer.read().decode()[:400]}")
         return answer
+
+    def ask(self, path, **body):
+        return json.load(self.post(path, body))
 
     def times(self, path, **body):
         """Returns the moments at which the tokens of a stream arrive."""
-        connection = http.client.HTTPConnection(self.address)
-        connection.request("POST", path, json.dumps({**body, "stream": True}))
         moments = []
-        for line in connection.getresponse():
+        for line in self.post(path, {**body, "stream": True}):
             if line.startswith(b"data: {"):
                 choices = json.loads(line[6:])["choices"]
                 if choices and choices[0]["finish_reason"] is None and choices[0].get("text", ""):
@@ -63,17 +78,9 @@ class Server:
 
 
 def together(works):
-    results = [None] * len(works)
-
-    def run(i):
-        results[i] = works[i]()
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(works)) as pool:
+        results = [pool.submit(work) for work in works]
+    return [result.result() for result in results]
 
 
 def alone(server, text, options):
@@ -137,21 +144,28 @@ def arriving(server, text, options):
             ended = threading.Event()
 
             def load():
+                """Returns the number of answers."""
                 for i in range(1000):
-                    if ended.is_set() or name == "no":
-                        return
+                    if ended.is_set():
+                        return i
                     content = f"load {round} {i} {text}"
                     server.ask("/v1/chat/completions", messages=[{"role": "user", "content": content}], max_tokens=1)
 
-            thread = threading.Thread(target=load)
-            thread.start()
-            moments = server.times("/v1/completions", prompt=f"{round} {text[:options.context_characters]}", max_tokens=512, temperature=1, seed=round)
-            ended.set()
-            thread.join()
+            with ThreadPoolExecutor(1) as pool:
+                answers = pool.submit(load) if name == "yes" else None
+                try:
+                    moments = server.times("/v1/completions", prompt=f"{round} {text[:options.context_characters]}", max_tokens=512, temperature=1, seed=round)
+                finally:
+                    ended.set()
+            if answers and answers.result() == 0:
+                sys.exit("error: no prompt arrived while the first client generated")
             waits += [1000 * (b - a) for a, b in zip(moments, moments[1:])]
         waits.sort()
         median, most = statistics.median(waits), waits[int(0.95 * len(waits))]
         print(f"| {name} | {median:.1f} | {most:.1f} | {most / median:.2f} | {waits[-1]:.0f} |")
+
+
+TABLES = {table.__name__: table for table in (alone, many_clients, questions, arriving)}
 
 
 def main():
@@ -163,17 +177,18 @@ def main():
     parser.add_argument("--context-characters", type=int, default=2100)
     parser.add_argument("--tokens", type=int, default=768)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tables", default="alone,many_clients,questions,arriving")
+    parser.add_argument("--tables", default=",".join(TABLES))
     options, options.flags = parser.parse_known_args()
+    tables = options.tables.split(",")
+    if unknown := [name for name in tables if name not in TABLES]:
+        parser.error(f"--tables: {unknown[0]} is not a table: expected some of {', '.join(TABLES)}")
     document = options.document.read_text()
     text = (document * (options.characters // len(document) + 1))[: options.characters]
-    server = Server(options)
-    try:
-        for table in (alone, many_clients, questions, arriving):
-            if table.__name__ in options.tables.split(","):
+    with Server([options.program, "serve", "-m", options.model, "--port", "0", *options.flags]) as server:
+        for name, table in TABLES.items():
+            if name in tables:
                 table(server, text, options)
-    finally:
-        server.end()
 
 
-main()
+if __name__ == "__main__":
+    main()
