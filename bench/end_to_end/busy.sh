@@ -8,7 +8,9 @@ set -eu
 model=$1
 shift
 results=$(mktemp)
-trap 'rm -f "$results" "$results".[12]; kill $(jobs -p) 2>/dev/null || true' EXIT
+busy= second= # the processes beside this one
+trap 'kill $busy $second 2>/dev/null || true; rm -f "$results" "$results".[12]' EXIT
+trap 'exit 1' INT TERM HUP
 
 # measure CASE PROGRAM NUMBER: one run of a dense prefill of 1,024 tokens and of 64 steps after it
 measure() {
@@ -24,10 +26,12 @@ for round in 1 2 3 4 5; do
     measure "beside a busy loop" "$program" 1
     kill $busy
     wait $busy 2>/dev/null || true
+    busy=
     measure "two at once" "$program" 1 &
     second=$!
     measure "two at once" "$program" 2
     wait $second
+    second=
   done
 done
 sort -t , -k 1,3 -k 4,4n "$results" | awk -F, '
