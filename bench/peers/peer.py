@@ -81,7 +81,8 @@ def prompt_of(tokens: int, start: int = 0) -> list[int]:
 
 def measure(peer: Peer, prompts: list[int], generate: int, warm_up: int):
     for prompt in prompts:
-        peer.times(prompt_of(min(prompt, warm_up), start=1), min(generate, 2))  # other tokens, lest an engine finds them in a cache
+        if warm_up > 0:
+            peer.times(prompt_of(min(prompt, warm_up), start=1), min(generate, 2))  # other tokens, lest an engine finds them in a cache
         prefill, step = peer.times(prompt_of(prompt), generate)
         yield {"prompt": prompt, "prefill_s": prefill, "step_s": step if generate else None}
 

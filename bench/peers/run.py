@@ -195,7 +195,10 @@ def checked_peers(peers, ours, options):
 def chosen_types(peer, options):
     """Returns the peer with each type asked for, or with the fastest at the first prompt."""
     if options.types != ["best"]:
-        return [PeerWithType(peer, options, kind) for kind in peer.types if kind in options.types or options.types == ["all"]]
+        chosen = [PeerWithType(peer, options, kind) for kind in peer.types if kind in options.types or options.types == ["all"]]
+        if not chosen:
+            print(f"- {peer.name} is not measured: it has none of {', '.join(options.types)}", flush=True)
+        return chosen
     tried = {}
     for kind in peer.types:
         engine = PeerWithType(peer, options, kind)
@@ -302,7 +305,11 @@ def parse_arguments():
 def measure(options):
     ours = [Ours(options, kind) for kind in options.ours]
     print(f"- machine: {machine()}\n- lazyprune: {output_of([options.program, '--version'], 1).strip()}", flush=True)
-    peers = list(checked_peers(list(found_peers(options)), ours, options))
+    found = list(found_peers(options))
+    known = {kind for peer in found for kind in peer.types}
+    if found and options.types not in (["best"], ["all"]) and (unknown := [kind for kind in options.types if kind not in known]):
+        raise Failed(f"--types: no peer has {unknown[0]}: expected best, all or some of {', '.join(sorted(known))}")
+    peers = list(checked_peers(found, ours, options))
     engines = [engine for peer in peers for engine in chosen_types(peer, options)]
     results = []
     for threads in options.threads:

@@ -24,7 +24,7 @@ FAKE = """
     import peer
 
     class Fake(peer.Peer):
-        name, types = {name!r}, ("BF16", "Q8_0", "Q4_0")
+        name, types = {name!r}, ("BF16", "Q8_0", "Q4_0") if {name!r} != "plain" else ("BF16",)
         version = staticmethod(lambda: "1.0")
 
         def __init__(self, request):
@@ -34,6 +34,7 @@ FAKE = """
 
         def times(self, ids, count):
             print("noise of the engine")
+            assert ids, "a prompt has tokens"
             return len(ids) / {{"BF16": 100, "Q8_0": 200, "Q4_0": 50}}[self.kind], 0.1
 
         def logits(self, ids):
@@ -104,6 +105,20 @@ class Peers(unittest.TestCase):
         self.assertIn("- crashes Q8_0 failed in round 1: ended by SIGILL\n", out)
         self.assertIn("| crashes | Q4_0 | 50.0 (1.00x) |", out)
         self.assertNotIn("| crashes | BF16 |", out)
+
+    def test_types_that_a_peer_does_not_have(self):
+        self.fake("llama_cpp", "plain")
+        self.fake("openvino", "steady")
+        out = self.output("llama_cpp,openvino", "--stages", "none", "--rounds", "1", "--types", "Q4_0")
+        self.assertIn("- plain is not measured: it has none of Q4_0\n", out)
+        self.assertIn("| steady | Q4_0 | 50.0 (1.00x) |", out)
+        with self.assertRaisesRegex(SystemExit, "^error: --types: no peer has Q4_9: expected best, all or some of BF16, Q4_0, Q8_0$"):
+            self.output("llama_cpp,openvino", "--stages", "none", "--rounds", "1", "--types", "Q4_0,Q4_9")
+
+    def test_no_warm_up(self):
+        self.fake("llama_cpp", "steady")
+        out = self.output("llama_cpp", "--stages", "none", "--rounds", "1", "--types", "BF16", "--warm-up", "0")
+        self.assertIn("| steady | BF16 | 100.0 (1.00x) |", out)
 
     def test_pruned_rows(self):
         with self.assertRaisesRegex(SystemExit, "^error: lazyprune: stages"):
