@@ -13,7 +13,7 @@ differ, in how many tokens, and the margin of this choice: the score of the last
 The second table has the times of gloo's sums: those of a layer's rows, which transformers needs, and those that pruning adds.
 """
 import contextlib
-import multiprocessing
+import multiprocessing.connection
 import os
 import statistics
 import tempfile
@@ -108,14 +108,24 @@ class Group:
         self.pipes = [ours for ours, _ in pairs]
         for rank, (_, theirs) in enumerate(pairs):
             spawn.Process(target=serve, args=(theirs, folder, count, rank, threads), daemon=True).start()
-        for pipe in self.pipes:
-            pipe.recv()
+            theirs.close()  # only the rank has it now, so the pipe breaks when the rank ends
+        self._answers()
 
     def call(self, *call):
         """Returns the first rank's answer."""
         for pipe in self.pipes:
             pipe.send(call)
-        return [pipe.recv() for pipe in self.pipes][0]
+        return self._answers()[self.pipes[0]]
+
+    def _answers(self):
+        answers = {}
+        while waiting := [pipe for pipe in self.pipes if pipe not in answers]:
+            for pipe in multiprocessing.connection.wait(waiting):
+                try:
+                    answers[pipe] = pipe.recv()
+                except EOFError:
+                    raise SystemExit(f"error: rank {self.pipes.index(pipe)} of {len(self.pipes)} ended") from None
+        return answers
 
     def end(self):
         for pipe in self.pipes:
