@@ -87,7 +87,7 @@ std::pair<double, double> times_in_turn(benchmark::State& state, const One& one,
   return {median(of_one), median(of_other)};
 }
 
-/// Registers a column that cannot be measured here. The output shows it with the reason.
+/// Registers a benchmark that cannot be measured here. The output shows it with the reason.
 inline void register_absent(const std::string& name, const std::string& why) {
   benchmark::RegisterBenchmark(name.c_str(), [why](benchmark::State& state) { state.SkipWithError(why.c_str()); });
 }

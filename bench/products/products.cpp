@@ -115,10 +115,14 @@ struct library {
   isa ceiling;  // the library's rate is compared with the peak of this instruction set
   bool fused;   // true: writes silu(gate) * up; false: writes only the sums of gate and up, which is less work
   std::function<std::unique_ptr<bench::product>(const bench::product_task&, const layer&)> make;
+  std::string absent = {};  // why the library cannot be measured here, or empty
 };
 
-std::vector<library> libraries_here() {
+std::vector<library> libraries() {
   std::vector<library> all;
+  const auto absent = [&](std::string name, std::string why) {
+    all.push_back({std::move(name), dtype::f32, isa::portable, false, {}, std::move(why)});
+  };
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const isa i : bench::kernels_for(type)) {
       if (has(i))
@@ -126,7 +130,7 @@ std::vector<library> libraries_here() {
                          return std::make_unique<our_product>(task, l.what == use::gate, i, type);
                        }});
       else
-        bench::register_absent(bench::column(type, i), "this processor lacks it");
+        absent(bench::column(type, i), "this processor lacks it");
     }
   const auto plain = [&](const char* name, auto multiply) {
     all.push_back({name, dtype::f32, bench::best_f32_isa(), false, [=](const bench::product_task& task, const layer&) {
@@ -137,15 +141,15 @@ std::vector<library> libraries_here() {
 #if LAZYPRUNE_BENCH_OPENBLAS
   plain("f32.openblas", multiply_by_openblas);
 #else
-  bench::register_absent("f32.openblas", "OpenBLAS was not found when this was built");
+  absent("f32.openblas", "OpenBLAS was not found when this was built");
 #endif
 #if LAZYPRUNE_BENCH_ONEDNN
   for (const dtype type : {dtype::f32, dtype::bf16})
     all.push_back({std::string(name_of(type)) + ".onednn", type, type == dtype::f32 ? bench::best_f32_isa() : lazyprune::best_isa(), false,
                    [=](const bench::product_task& task, const layer&) { return bench::make_onednn_product(task, type == dtype::bf16); }});
 #else
-  bench::register_absent("f32.onednn", "oneDNN was not found when this was built");
-  bench::register_absent("bf16.onednn", "oneDNN was not found when this was built");
+  absent("f32.onednn", "oneDNN was not found when this was built");
+  absent("bf16.onednn", "oneDNN was not found when this was built");
 #endif
   return all;
 }
@@ -229,16 +233,19 @@ void measure(benchmark::State& state, const layer& l, std::size_t rows, int thre
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<library> libraries = libraries_here();
+  const std::vector<library> all = libraries();
   for (const layer& l : layers)
     for (const std::size_t rows : {1u, 8u, 16u, 512u, 2048u})
       for (const int threads : bench::thread_counts())
-        for (const library& from : libraries) {
+        for (const library& from : all) {
           const std::string name =
               std::string(l.name) + "/rows:" + std::to_string(rows) + "/threads:" + std::to_string(threads) + "/" + from.name;
-          benchmark::RegisterBenchmark(name.c_str(), [=, &l, &from](benchmark::State& state) { measure(state, l, rows, threads, from); })
-              ->UseRealTime()
-              ->Unit(benchmark::kMillisecond);
+          if (from.absent.empty())
+            benchmark::RegisterBenchmark(name.c_str(), [=, &l, &from](benchmark::State& state) { measure(state, l, rows, threads, from); })
+                ->UseRealTime()
+                ->Unit(benchmark::kMillisecond);
+          else
+            bench::register_absent(name, from.absent);
         }
   return bench::run(argc, argv);
 }
