@@ -39,7 +39,8 @@ def main():
     commands = {
         "lazyprune": [options.program, "serve", "-m", options.model, "--port", "0", "-t", threads, "-c", context, *flags],
         "llama-cpp-python": [options.python, "-m", "llama_cpp.server", "--model", options.model, "--host", "127.0.0.1", "--port", "0"]
-        + ["--n_ctx", context, "--n_threads", threads, "--n_threads_batch", threads, "--flash_attn", "true", "--cache", "true", "--cache_type", "ram"],
+        + ["--n_ctx", context, "--n_threads", threads, "--n_threads_batch", threads, "--flash_attn", "true"]
+        + ["--cache", "true", "--cache_type", "ram"],
     }
     with contextlib.ExitStack() as started:
         servers = {name: started.enter_context(Server(command)) for name, command in commands.items()}

@@ -141,6 +141,7 @@ def arriving(server, text, options):
     for name in ("no", "yes"):
         waits = []
         for round in range(options.rounds):
+            prompt = f"{round} {text[:options.context_characters]}"
             ended = threading.Event()
 
             def load():
@@ -154,7 +155,7 @@ def arriving(server, text, options):
             with ThreadPoolExecutor(1) as pool:
                 answers = pool.submit(load) if name == "yes" else None
                 try:
-                    moments = server.times("/v1/completions", prompt=f"{round} {text[:options.context_characters]}", max_tokens=512, temperature=1, seed=round)
+                    moments = server.times("/v1/completions", prompt=prompt, max_tokens=512, temperature=1, seed=round)
                 finally:
                     ended.set()
             if answers and answers.result() == 0:
