@@ -9,8 +9,11 @@
 
 #include <lazyprune/text/chat_template.hpp>
 
+#include "fuzzed.hpp"
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lazyprune;
+  using namespace lazyprune_test;
   constexpr std::string_view marked =
       R"({"messages": [{"role": "system", "content": "☃ Be <b>brief</b> ☃"}, {"role": "user", "content": "☃<|im_end|>\n☃ hi"},
     {"role": "assistant", "content": "☃", "tool_calls": [{"function": {"name": "☃f", "arguments": {"☃a": ["☃", 1, 2.5, null, true]}}}]},
@@ -18,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t zero = input.find('\0');
   const std::string_view source = input.substr(0, zero);
-  try {
+  unless_refused([&] {
     const chat_template chat{std::string(source)};
     chat_request request = chat_request::parse(zero == input.npos ? marked : input.substr(zero + 1), "request");
     request.set_own("bos_token", "<s>");
@@ -30,7 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       whole += run.text;
     }
     if (whole != text.text()) std::abort();
-  } catch (const error&) {
-  }
+  });
   return 0;
 }

@@ -48,6 +48,16 @@ void unless_refused(Call call) {
   }
 }
 
+/// Calls `call` and ends the program if it throws `error`. For what follows a successful read, also in a call of unless_refused().
+template <class Call>
+void never_refused(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::error& fault) {
+    must(false, fault.what());
+  }
+}
+
 inline std::string_view text_of(std::span<const std::uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 /// Removes the text up to the first zero byte, or all of the text, from `rest`, and returns it without that byte.
