@@ -53,6 +53,18 @@ class KeepAll(unittest.TestCase):
                         self.assertTrue(torch.equal(greedy(model, ids(50)), text))
                     self.assertEqual(model.config._attn_implementation, implementation)
 
+    def test_windows_that_the_model_ignores(self):
+        """Llama ignores sliding_window, and Mistral ignores layer_types. The texts are compared without a cache, because transformers makes its
+        cache by the configuration alone."""
+        types = ["full_attention", "sliding_attention"] * 3
+        for name, more in (("llama", {"sliding_window": 16}), ("llama", {"sliding_window": 16, "layer_types": types}), ("mistral", {"layer_types": types})):
+            with self.subTest(name=name, **more), torch.no_grad():
+                model = FAMILIES[name](**more)
+                plain, text = model(ids(50)).logits, greedy(model, ids(50), use_cache=False)
+                with lazyprune.prune(model, "dense"):
+                    self.assertLess((model(ids(50)).logits - plain).abs().max(), 1e-12)
+                    self.assertTrue(torch.equal(greedy(model, ids(50)), text))
+
     def test_ways_to_generate(self):
         model = random_model()
         batch, mask = padded()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 import torch
-from transformers import GenerationMixin, PreTrainedModel
+from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 
 from .interface import attention_implementation, tensor_parallel_group
 from .ranks import Ranks
@@ -38,14 +38,7 @@ class Decoder:
         implementation = attention_implementation(config)
         if implementation not in IMPLEMENTATIONS:
             raise ValueError(f"model: expected attn_implementation {' or '.join(IMPLEMENTATIONS)}, found {implementation}")
-        layers = config.num_hidden_layers
-        window = getattr(config, "sliding_window", None)
-        types = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * layers
-        unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
-        if unknown:
-            raise ValueError(f"model: expected layers of full_attention or sliding_attention, found {', '.join(unknown)}")
-        windows = tuple(window if kind == "sliding_attention" else None for kind in types)
-        return Decoder(inner, windows, _ranks(inner))
+        return Decoder(inner, _windows(config), _ranks(inner))
 
     @property
     def layers(self) -> torch.nn.ModuleList:
@@ -75,6 +68,19 @@ class Decoder:
     @property
     def angles_by_length(self) -> bool:
         return self.model.config.rope_parameters.get("rope_type", "default") in _BY_LENGTH
+
+
+def _windows(config: PreTrainedConfig) -> tuple[int | None, ...]:
+    """Returns the window of each layer, as the model's code chooses it. Llama has no windows, and Mistral has one window for all layers. Only
+    Qwen2 and Qwen3 read layer_types."""
+    if config.model_type == "llama":
+        return (None,) * config.num_hidden_layers
+    if config.model_type == "mistral":
+        return (config.sliding_window,) * config.num_hidden_layers
+    unknown = sorted(set(config.layer_types) - {"full_attention", "sliding_attention"})
+    if unknown:
+        raise ValueError(f"model: expected layers of full_attention or sliding_attention, found {', '.join(unknown)}")
+    return tuple(config.sliding_window if kind == "sliding_attention" else None for kind in config.layer_types)
 
 
 def _ranks(model: PreTrainedModel) -> Ranks:
