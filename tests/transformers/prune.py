@@ -183,6 +183,13 @@ class Pruned(unittest.TestCase):
                 greedy(model, ids(40))
                 self.assertEqual(pruned.statistics.prefill_rows, (40, 40, 20, 20, 20, 20))
 
+    def test_autocast_does_not_round_scores(self):
+        torch.manual_seed(5)
+        given = (torch.randn(4, 3, 16), torch.randn(2, 40, 16), None, 0.25)
+        expected = lazyprune.evidence.probabilities(*given)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.assertTrue(torch.equal(lazyprune.evidence.probabilities(*given), expected))
+
     def test_a_custom_scorer(self):
         model = random_model()
         calls = []

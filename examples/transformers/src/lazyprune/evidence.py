@@ -29,7 +29,8 @@ def probabilities(
     query sees all tokens."""
     heads, queries, head_dim = query.shape
     grouped = _float(query).reshape(keys.shape[0], -1, head_dim)  # the query heads of a group follow each other
-    logits = (grouped @ _float(keys).mT).reshape(heads, queries, -1) * scaling
+    with torch.autocast(query.device.type, enabled=False):  # autocast would compute the product in half precision
+        logits = (grouped @ _float(keys).mT).reshape(heads, queries, -1) * scaling
     if seen is not None:
         logits = logits.masked_fill(~seen, float("-inf"))
     return logits.softmax(-1)
