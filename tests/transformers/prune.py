@@ -474,6 +474,14 @@ class Errors(unittest.TestCase):
         self.fails("statistics: expected a forward pass before", lambda: lazyprune.prune(model).statistics)
         lazyprune.prune(model).disable()  # without enable(), disable() does nothing
 
+    def test_outputs_that_the_configuration_asks_for(self):
+        for name in ("output_attentions", "output_hidden_states"):
+            model = random_model(attn_implementation="eager", **{name: True})
+            with lazyprune.prune(model, PRUNED):
+                for call in (lambda: model(ids(5)), lambda: greedy(model, ids(5))):
+                    self.fails(f"expected only arguments that a pruned model supports, found {name}", call)
+                model(ids(5), **{name: False})
+
     def test_a_newer_transformers_is_told_of_once(self):
         newer, tested = "7.1.0.dev0", lazyprune.interface.TESTED + ".9"
         for version, times in ((newer, 1), (tested, 0)):

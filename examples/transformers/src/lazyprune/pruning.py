@@ -153,7 +153,9 @@ class Pruning:
         logits of the last `logits_to_keep` columns. 0 means all columns, and then no new token is dropped. The logits of padding are 0."""
         given = interface.taken_cache(kwargs) if cache is None else cache
         ids = _ids(input_ids)
-        unknown = sorted(name for name, value in kwargs.items() if value is not None and value is not False and name != "cache_position")
+        config = self.decoder.model.config  # the model reads two arguments from it if a call leaves them out
+        asked = {name: getattr(config, name) for name in ("output_attentions", "output_hidden_states")} | kwargs
+        unknown = sorted(name for name, value in asked.items() if value is not None and value is not False and name != "cache_position")
         if unknown:
             raise ValueError(f"forward: expected only arguments that a pruned model supports, found {', '.join(unknown)}")
         if not isinstance(logits_to_keep, int) or logits_to_keep < 0:
