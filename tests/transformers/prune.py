@@ -384,16 +384,22 @@ class Caches(unittest.TestCase):
             self.assertTrue(torch.equal(*texts) and torch.equal(*logits))
 
     def test_a_step_that_fails_is_forgotten(self):
-        with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
-            cache = pruned.cache()
-            self.model(ids(30), cache=cache, logits_to_keep=1)
-            expected = self.model(ids(1, seed=11), cache=copy.deepcopy(cache)).logits
-            fault = self.model.model.layers[0].mlp.register_forward_hook(lambda *_: 1 / 0)
-            with self.assertRaises(ZeroDivisionError):
-                self.model(ids(7, seed=12), cache=cache)
-            fault.remove()
-            self.assertEqual(cache.get_seq_length(), 30)
-            self.assertTrue(torch.equal(self.model(ids(1, seed=11), cache=cache).logits, expected))
+        inner = self.model.model
+        for policy, failing in ((PRUNED, inner.layers[0].mlp), ("dense", inner.layers[5].mlp), ("dense", inner.norm), ("dense", self.model.lm_head)):
+            for known in (0, 30):
+                recorder = lazyprune.TraceRecorder()
+                with self.subTest(failing=failing, known=known), lazyprune.prune(self.model, policy, trace=recorder) as pruned, torch.no_grad():
+                    cache = pruned.cache()
+                    if known:
+                        self.model(ids(known), cache=cache, logits_to_keep=1)
+                    expected = self.model(ids(1, seed=11), cache=copy.deepcopy(cache)).logits
+                    fault = failing.register_forward_hook(lambda *_: 1 / 0)
+                    with self.assertRaises(ZeroDivisionError):
+                        self.model(ids(7, seed=12), cache=cache)
+                    fault.remove()
+                    self.assertEqual(cache.get_seq_length(), known)
+                    self.assertTrue(torch.equal(self.model(ids(1, seed=11), cache=cache).logits, expected))
+                    self.assertEqual(recorder.steps[-1]["tokens"], ids(1, seed=11)[0].tolist())
 
 
 class Errors(unittest.TestCase):

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ class Pruning:
         ids = _ids(input_ids)
         cache = self.cache() if cache is None else self._own(cache)
         new = _new_columns(cache, ids.shape, attention_mask, chunk=True)
-        with self._turn, self.decoder.ranks.watched():
+        with self._turn, self.decoder.ranks.watched(), self._forgotten_if_it_fails(cache):
             self._run(cache, ids, new, c.PREFILL, 0)
         self._sessions = [text.session for text in cache.texts]
         return cache
@@ -170,7 +171,7 @@ class Pruning:
         # so this is a decode step, as with a single token.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
         model = self.decoder.model
-        with self._turn, self.decoder.ranks.watched():
+        with self._turn, self.decoder.ranks.watched(), self._forgotten_if_it_fails(cache):
             hidden = self._in_chunks(cache, ids, new, phase, outputs)
             logits = model.lm_head(model.model.norm(hidden))
         if hasattr(model, "hf_device_map"):  # as accelerate's hook of the whole model, which `enable` replaced with the model's forward
@@ -221,25 +222,32 @@ class Pruning:
         cache.expect(self.policy, self.decoder)
         return cache
 
+    @contextlib.contextmanager
+    def _forgotten_if_it_fails(self, cache: PrunedCache) -> Iterator[None]:
+        """If the `with` block fails, the cache forgets the columns that the block read, and the trace forgets its step."""
+        before = cache.mask.shape[1]
+        try:
+            yield
+        except BaseException:
+            if before == 0:
+                cache.reset()
+            elif cache.mask.shape[1] > before:
+                cache.crop(before)
+            if self.trace is not None:
+                self.trace.abandon()
+            raise
+
     def _in_chunks(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor:
-        """Calls `_run` with cache.prompt_chunk columns at a time. The last columns yield the outputs. If a call fails, the cache forgets all
-        columns of `ids`."""
-        before, columns = cache.mask.shape[1], ids.shape[1]
+        """Calls `_run` with cache.prompt_chunk columns at a time. The last columns yield the outputs."""
+        columns = ids.shape[1]
         chunk = min(cache.prompt_chunk or columns, columns)
         cache.prompt_chunk = None
         read = 0
-        try:
-            while columns - read > max(chunk, outputs):
-                here = slice(read, min(read + chunk, columns - outputs))
-                self._run(cache, ids[:, here], new[:, here], phase, 0)
-                read = here.stop
-            return self._run(cache, ids[:, read:], new[:, read:], phase, outputs)
-        except BaseException:
-            if read and before:
-                cache.crop(before - cache.mask.shape[1])
-            elif read:
-                cache.reset()
-            raise
+        while columns - read > max(chunk, outputs):
+            here = slice(read, min(read + chunk, columns - outputs))
+            self._run(cache, ids[:, here], new[:, here], phase, 0)
+            read = here.stop
+        return self._run(cache, ids[:, read:], new[:, read:], phase, outputs)
 
     def _run(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor | None:
         """Computes the columns. Returns the hidden states (batch, outputs, hidden) of the last ones, or None if `outputs` is 0."""
@@ -254,10 +262,6 @@ class Pruning:
             rows = step.run(tokens, phase, outputs, look) if new.any() else []  # a chunk may have only padding
         except BaseException:
             cache.mask = before
-            if before.shape[1] == 0:
-                cache.reset()
-            if self.trace is not None:
-                self.trace.abandon()
             raise
         if not rows:
             return None
