@@ -16,10 +16,11 @@ CARRIED = ["include/lazyprune", "examples/c_library", "LICENSE"]
 
 @contextlib.contextmanager
 def carried_sources():
-    native = HERE / "native"
-    if not (ROOT / CARRIED[0]).exists():  # this folder is an unpacked sdist, which has the copies
+    if (HERE / "PKG-INFO").exists():  # this folder is an unpacked sdist, which has the copies
         yield
         return
+    native = HERE / "native"
+    native.mkdir()  # fails if the folder exists, so that the last line removes only what this call made
     try:
         for name in CARRIED:
             source, place = ROOT / name, native / name
@@ -30,7 +31,7 @@ def carried_sources():
                 shutil.copy2(source, place)
         yield
     finally:
-        shutil.rmtree(native, ignore_errors=True)
+        shutil.rmtree(native)
 
 
 def build_sdist(sdist_directory, config_settings=None):

@@ -22,5 +22,7 @@ foreach(name prune ranks devices press)
 endforeach()
 add_test(NAME transformers/traces COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/traces.py ${package}
                                           $<TARGET_FILE:lazyprune.program> ${PROJECT_SOURCE_DIR} 120)
+add_test(NAME transformers/build_backend COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/build_backend.py
+                                                 ${PROJECT_SOURCE_DIR})
 set_tests_properties(transformers/traces PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(transformers/ranks PROPERTIES PROCESSORS 2)
