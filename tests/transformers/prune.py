@@ -240,6 +240,20 @@ class Caches(unittest.TestCase):
             if policy == "dense":
                 self.assertTrue(torch.equal(second.sequences, greedy(self.model, turn, tokens=6)))
 
+    def test_drafts_after_a_cache(self):
+        """Drafts for a text of which the cache has the beginning, and for the next turn."""
+        text = ids(10).repeat(1, 3)
+        for name, drafts in (("from the text", {"prompt_lookup_num_tokens": 4}), ("from a model", {"assistant_model": random_model()})):
+            for chunk in (None, 4):
+                with self.subTest(name=name, chunk=chunk):
+                    with lazyprune.prune(self.model, "dense") as pruned:
+                        cache = pruned.read(text[:, :20])
+                        first = greedy(self.model, text, cache=cache, eos_token_id=1, prefill_chunk_size=chunk, **drafts)
+                        turn = torch.cat([first, ids(9, seed=5)], 1)
+                        second = greedy(self.model, turn, cache=cache, eos_token_id=1, prefill_chunk_size=chunk, **drafts)
+                    self.assertTrue(torch.equal(first, greedy(self.model, text, eos_token_id=1)))
+                    self.assertTrue(torch.equal(second, greedy(self.model, turn, eos_token_id=1)))
+
     def test_a_cache_of_one_document_forks(self):
         with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
             document = pruned.cache()

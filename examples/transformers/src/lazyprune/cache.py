@@ -111,6 +111,7 @@ class PrunedCache(Cache):
         self.texts: list[Text] = []
         self.mask = np.zeros((0, 0), bool)  # (batch, columns): True for tokens, False for padding
         self.prompt_chunk: int | None = None  # the next columns are a prompt, to be read this many at a time; None: `generate` announced no prompt
+        self.prompt_columns: int | None = None  # the width of the announced prompt; None if it has only new columns
         self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, positions, head_dim)
         self._new_session()  # raises the error of a wrong policy at once
 
@@ -161,7 +162,8 @@ class PrunedCache(Cache):
         return -1
 
     def reset(self) -> None:
-        self.texts, self.mask, self.prompt_chunk = [], np.zeros((0, 0), bool), None
+        self.texts, self.mask = [], np.zeros((0, 0), bool)
+        self.prompt_chunk = self.prompt_columns = None
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forgets the last -tokens_to_remove columns. A positive number is the number of columns to keep, as in earlier versions of

@@ -162,6 +162,10 @@ class Pruning:
         if not isinstance(logits_to_keep, int) or logits_to_keep < 0:
             raise ValueError(f"logits_to_keep: expected a number from 0, found {logits_to_keep!r}")
         cache = self.cache() if given is None else self._own(given)
+        if cache.prompt_chunk is not None and ids.shape[1] - max(logits_to_keep - 1, 0) == cache.prompt_columns:
+            # transformers 5.24 passes a prompt with drafts as a whole. The cache has its first columns already.
+            known = cache.get_seq_length()
+            ids, position_ids = ids[:, known:], None if position_ids is None else position_ids[:, known:]
         new = _new_columns(cache, ids.shape, attention_mask, chunk=False)
         _check_positions(cache, new, position_ids)
         columns = ids.shape[1]
@@ -207,14 +211,15 @@ class Pruning:
             raise ValueError(f"prefill_chunk_size: expected a number from 1, found {chunk!r}")
         if ids is not None:
             ids = _ids(ids)
-            _check_continuation(cache, ids, kwargs.get("attention_mask"))
+            whole = _check_continuation(cache, ids, kwargs.get("attention_mask"))
+            cache.prompt_columns = ids.shape[1] if whole else None
             cache.prompt_chunk = ids.shape[1] if chunk is None else chunk
         # This method handles these options. If they stayed, transformers would read the prompt in its own chunks and make its own cache.
         done = {name: None for name in ("cache_implementation", "prefill_chunk_size") if asked(name) is not None}
         try:
             return self._dense["generate"](inputs, generation_config, *args, **{**kwargs, **done, interface.CACHE: cache})
         finally:
-            cache.prompt_chunk = None
+            cache.prompt_chunk = cache.prompt_columns = None
 
     def _own(self, cache: object) -> PrunedCache:
         if not isinstance(cache, PrunedCache):
@@ -310,12 +315,12 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
     return mask[:, -columns:]
 
 
-def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: torch.Tensor | None) -> None:
+def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: torch.Tensor | None) -> bool:
     """Checks that a prompt continues the cache. The prompt either begins with the tokens that the cache has read, or has only new tokens and a mask
-    of the whole text. As in transformers, the width of the mask tells which."""
+    of the whole text. As in transformers, the width of the mask tells which. Returns True in the first case."""
     past, given = cache.get_seq_length(), ids.shape[1]
     if attention_mask is not None and attention_mask.shape[1] != given:
-        return
+        return False
     if cache.texts:  # for several answers to each prompt, the cache may have each text several times already
         ids = ids.repeat(max(1, len(cache.texts) // len(ids)), 0)
     if given <= past:
@@ -328,6 +333,7 @@ def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: tor
                 f"cache: expected a cache of the first columns of input_ids, found another token at column {column} of text {i}"
                 " (each call extends the cache; to ask twice, pass a copy.deepcopy(cache))"
             )
+    return True
 
 
 def _check_positions(cache: PrunedCache, new: np.ndarray, position_ids: torch.Tensor | None) -> None:
