@@ -87,6 +87,14 @@ class KeepAll(unittest.TestCase):
                 with lazyprune.prune(model, "dense"):
                     self.assertTrue(torch.equal(way(), plain))
 
+    def test_a_pruned_model_drafts(self):
+        model, assistant = random_model(), random_model()
+        plain = greedy(model, ids(30), eos_token_id=1)
+        with lazyprune.prune(assistant, PRUNED):
+            self.assertTrue(torch.equal(greedy(model, ids(30), eos_token_id=1, assistant_model=assistant), plain))
+            with lazyprune.prune(model, "dense"):
+                self.assertTrue(torch.equal(greedy(model, ids(30), eos_token_id=1, assistant_model=assistant), plain))
+
     def test_chunks(self):
         model = random_model()
         batch, mask = padded()

@@ -202,7 +202,7 @@ class Pruning:
         given = interface.taken_cache(kwargs)
         if given is None and asked("use_cache") is False:
             return self._dense["generate"](inputs, generation_config, *args, **kwargs)
-        if asked("cache_implementation") not in (None, "dynamic"):
+        if asked("cache_implementation") not in (None, "dynamic", "dynamic_full"):  # transformers 5.2 asks assistants for the last one
             raise ValueError(f"cache_implementation: expected none, found {asked('cache_implementation')}")
         cache = self.cache() if given is None else self._own(given)
         ids = inputs if inputs is not None else kwargs.get("input_ids")
