@@ -33,8 +33,8 @@ from lazyprune.ranks import Ranks
 class Choices(lazyprune.TraceRecorder):
     """Also records the margin of the choice before each layer."""
 
-    def begin(self, tokens, layers):
-        super().begin(tokens, layers)
+    def begin(self, *step):
+        super().begin(*step)
         self.margins = []
 
     def look(self, part, layer):

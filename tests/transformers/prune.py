@@ -417,7 +417,7 @@ class Caches(unittest.TestCase):
                     expected = self.model(ids(1, seed=11), cache=copy.deepcopy(cache)).logits
                     fault = failing.register_forward_hook(lambda *_: 1 / 0)
                     with self.assertRaises(ZeroDivisionError):
-                        self.model(ids(7, seed=12), cache=cache)
+                        self.model(ids(7, seed=12), cache=cache, logits_to_keep=1)
                     fault.remove()
                     self.assertEqual(cache.get_seq_length(), known)
                     self.assertTrue(torch.equal(self.model(ids(1, seed=11), cache=cache).logits, expected))
@@ -509,6 +509,18 @@ class Errors(unittest.TestCase):
                 for call in (lambda: model(ids(5)), lambda: greedy(model, ids(5))):
                     self.fails(f"expected only arguments that a pruned model supports, found {name}", call)
                 model(ids(5), **{name: False})
+
+    def test_a_trace_of_drafts(self):
+        model, text, recorder = random_model(), ids(10).repeat(1, 3), lazyprune.TraceRecorder()
+        with lazyprune.prune(model, "dense", trace=recorder) as pruned:
+            self.fails("drafts cannot be recorded", lambda: greedy(model, text, eos_token_id=1, prompt_lookup_num_tokens=4))
+            cache = pruned.cache()
+            model(text, cache=cache, logits_to_keep=1)
+            cache.crop(-4)
+            self.fails("trace: expected a text that only grows, found one cut to 26 tokens", lambda: model(ids(1), cache=cache))
+            self.fails("trace: expected one token in a decode step, found 3", lambda: model(ids(3), cache=cache))
+            greedy(model, text)  # a new text may follow
+            self.assertEqual([len(step["tokens"]) for step in recorder.steps[-12:]], [30] + 11 * [1])
 
     def test_a_newer_transformers_is_told_of_once(self):
         newer, tested = "7.1.0.dev0", lazyprune.interface.TESTED + ".9"

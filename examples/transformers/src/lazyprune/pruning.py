@@ -258,11 +258,11 @@ class Pruning:
         """Computes the columns. Returns the hidden states (batch, outputs, hidden) of the last ones, or None if `outputs` is 0."""
         tokens = [row[here].astype(np.uint32) for row, here in zip(ids, new)]
         step = Step(self.decoder, cache, self.scorer)
-        if self.trace is not None:
-            self.trace.begin(tokens, len(self.decoder.windows))
         before = cache.mask
         cache.begin(new)
         try:
+            if self.trace is not None:
+                self.trace.begin(cache.texts, tokens, phase, len(self.decoder.windows))
             look = self.trace.look if self.trace is not None else lambda *_: None
             rows = step.run(tokens, phase, outputs, look) if new.any() else []  # a chunk may have only padding
         except BaseException:

@@ -4,27 +4,38 @@
 from __future__ import annotations
 
 import json
+import weakref
 from typing import Any
 
 import numpy as np
 import torch
 
 from . import c
+from .cache import Text
 
 
 class TraceRecorder:
     """`prune(model, policy, trace=recorder)` records runs of one text. `steps` has the steps so far, and `write(path)` writes them as JSON
-    Lines. The chunks of a prompt and the step that answers it are one step of the trace."""
+    Lines. The chunks of a prompt and the step that answers it are one step of the trace. Drafts are refused, since a rejected draft is no part of
+    the text."""
 
     def __init__(self, logits: bool = False) -> None:
         self.steps: list[dict[str, Any]] = []
         self._logits = logits
         self._layers: list[dict[str, set[int]]] = []
         self._tokens: list[int] = []
+        self._text: weakref.ref[Text] | None = None  # the text of the last step, which had `_known` tokens then
+        self._known = 0
 
-    def begin(self, tokens: list[np.ndarray], layers: int) -> None:
+    def begin(self, texts: list[Text], tokens: list[np.ndarray], phase: int, layers: int) -> None:
         if len(tokens) != 1:
             raise ValueError(f"trace: expected one text, found a batch of {len(tokens)}")
+        if phase == c.DECODE and len(tokens[0]) > 1:
+            raise ValueError(f"trace: expected one token in a decode step, found {len(tokens[0])} (drafts cannot be recorded)")
+        known = len(texts[0].ids)
+        if self._text is not None and self._text() is texts[0] and known < self._known:
+            raise ValueError(f"trace: expected a text that only grows, found one cut to {known} tokens (drafts cannot be recorded)")
+        self._text, self._known = weakref.ref(texts[0]), known + len(tokens[0])
         self._layers = self._layers or [{"active": set(), "rows": set(), "revived": set()} for _ in range(layers)]
         self._tokens += tokens[0].tolist()
 
@@ -37,7 +48,7 @@ class TraceRecorder:
 
     def abandon(self) -> None:
         """Drops the record of a step that failed, with all chunks of its prompt."""
-        self._layers, self._tokens = [], []
+        self._layers, self._tokens, self._text = [], [], None
 
     def finish(self, logits: torch.Tensor) -> None:
         """Ends a step. `logits` (vocabulary) are the logits of the last token."""
