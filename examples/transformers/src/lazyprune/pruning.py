@@ -331,7 +331,7 @@ def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: tor
             column = int(np.flatnonzero(mask)[other[0]])
             raise ValueError(
                 f"cache: expected a cache of the first columns of input_ids, found another token at column {column} of text {i}"
-                " (each call extends the cache; to ask twice, pass a copy.deepcopy(cache))"
+                " (each call extends the cache; to ask twice, pass a copy.deepcopy(cache); beam search leaves the texts of its beams)"
             )
     return True
 
