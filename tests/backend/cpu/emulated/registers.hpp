@@ -213,6 +213,7 @@ inline integers nearest_integers(floats a) {
   return result;
 }
 inline floats as_floats(integers a) { return std::bit_cast<floats>(a); }
+inline integers as_bits(floats a) { return std::bit_cast<integers>(a); }
 
 template <class Byte>
 integers from_bytes(__m128i from) {
@@ -414,6 +415,7 @@ long call(long number, Arguments... arguments) {
 #define _mm512_dpbusd_epi32 emulated::add_byte_products
 #define _mm256_dpbusd_avx_epi32 emulated::add_byte_products
 #define _mm512_castsi512_ps emulated::as_floats
+#define _mm512_castps_si512 emulated::as_bits
 #define _mm512_add_epi32 emulated::sum
 #define _mm512_cvtps_epi32 emulated::nearest_integers
 #define _mm512_cvtepi32_ps emulated::to_floats

@@ -58,9 +58,9 @@ LAZYPRUNE_AVX512 inline void write_columns(const std::byte* const (&rows)[half_o
                                            std::byte* to) {
   __m512 block[16];
 #pragma GCC unroll 16
-  for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_loadu_ps(rows[r]);
+  for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_castsi512_ps(_mm512_loadu_si512(rows[r]));
   vec::transpose(block);
-  for (std::size_t i = 0; i < count; ++i, to += stride) _mm512_storeu_ps(to, block[i]);
+  for (std::size_t i = 0; i < count; ++i, to += stride) _mm512_storeu_si512(to, _mm512_castps_si512(block[i]));
 }
 
 template <int Rows>
