@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each columns_writer must write.
+// This test holds for each columns_writer.
 #pragma once
 
 #include <doctest/doctest.h>
