@@ -47,13 +47,13 @@ if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
 endif()
 
-# CUDA code is compiled for the compute capabilities 8.0 and 9.0, and to PTX of 9.0. GPUs with a later compute capability run this PTX.
+# CUDA code is compiled for the compute capabilities 8.0 and 9.0a, and to PTX of 9.0. GPUs with a later compute capability run this PTX.
 if(TARGET lazyprune.cuda)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   endif()
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # lazyprune::cuda links the shared runtime, too
   enable_language(CUDA)

@@ -174,7 +174,7 @@ def correct(flags, steps):
     sanitizer = ["compute-sanitizer", "--report-api-errors", "no", "--error-exitcode", "9"]
     with concurrent.futures.ThreadPoolExecutor(4) as side_by_side:
         for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-            for name in ("attention", "elementwise", "row_products"):
+            for name in ("attention", "wgmma", "elementwise", "row_products"):
                 command = sanitizer + ["--tool", tool, *one_test(flags, f"backend/cuda/{name}.test.cpp")]
                 side_by_side.submit(steps.run, f"sanitizer.{tool}_{name}", 60, command)
 
@@ -223,7 +223,7 @@ def timed(flags, steps):
         tables(flags, steps, shape, "2.3x", 90)
     peer("sdpa", "sdpa", 30)
     report = os.path.join(steps.folder, "attention")
-    kernels(flags, steps, "attention", ["--kernel-name", "regex:attend_tensor", "--launch-skip", "21", "--launch-count", "1"],
+    kernels(flags, steps, "attention", ["--kernel-name", "regex:attend_(tensor|warpgroups)", "--launch-skip", "21", "--launch-count", "1"],
             ["--set", "full", "--import-source", "no", "-o", report, "--clock-control", "none"])
     if os.path.exists(report + ".ncu-rep"):
         steps.run("kernels.attention_text", 20, ["ncu", "--import", report + ".ncu-rep", "--page", "details"])

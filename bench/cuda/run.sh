@@ -73,7 +73,9 @@ if [ -n "$targets" ]; then
     PKG_CONFIG_PATH=$(find "$PACKAGES" -name pkgconfig | tr '\n' :)
     export CMAKE_PREFIX_PATH="$PACKAGES" PKG_CONFIG_PATH CPATH="$PACKAGES/include"
   fi
-  configure "$build" -DLAZYPRUNE_CUDA=ON -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES="${capability%.*}${capability#*.}" -DLAZYPRUNE_BUILD_BENCH=OFF
+  architecture=${capability%.*}${capability#*.}
+  [ "$architecture" != 90 ] || architecture=90a # only code for 9.0a has wgmma
+  configure "$build" -DLAZYPRUNE_CUDA=ON -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" -DLAZYPRUNE_BUILD_BENCH=OFF
   # shellcheck disable=SC2086
   build "$build" --target $targets
 fi

@@ -46,7 +46,7 @@ std::vector<attention_grid_case> cases() {
           {{1, 1, 128}, 200, 70, scattered, {.scale = -0.1}}};
 }
 
-/// Cases with enough heads for tiles of 128 queries. The last tile is not full.
+/// Cases with enough heads for tiles of 128 queries. The last tile of each case is not full.
 std::vector<attention_grid_case> wide_cases() {
   using enum attention_sample::layout;
   return {{{64, 64, 32}, 300, 300, run},
@@ -54,6 +54,15 @@ std::vector<attention_grid_case> wide_cases() {
           {{96, 96, 128}, 210, 130, scattered, {.window = 120}, dtype::bf16, false, 40},
           {{128, 64, 33}, 170, 150, scattered, {.scale = 0.2, .soft_cap = 20}},
           {{192, 96, 64}, 100, 70, run}};
+}
+
+/// Cases with several tiles of 128 keys.
+std::vector<attention_grid_case> long_cases() {
+  using enum attention_sample::layout;
+  return {{{192, 192, 64}, 530, 18, run},
+          {{192, 192, 128}, 300, 20, scattered, {.window = 150}, dtype::bf16, false, 40},
+          {{192, 192, 40}, 700, 24, scattered, {.soft_cap = 20}},
+          {{384, 192, 100}, 400, 130, late_run, {.scale = -0.1, .window = 280}}};
 }
 
 void check_against_reference(const std::vector<attention_grid_case>& all, bool exact) {
@@ -89,11 +98,14 @@ std::map<std::string, budget> budgets() {
   return all;
 }
 
-/// Returns how many blocks with this budget fit on a multiprocessor. Each warp gets its registers in units of 256, from one of four files
-/// of 16,384 registers. Each block gets shared memory in units of 128 bytes. (CUDA's occupancy calculator, compute capability 8.0.)
-std::size_t blocks_on_multiprocessor(const budget& b) {
+constexpr std::size_t most_on_9_0 = 227 * 1024;  // bytes of shared memory for a block
+
+/// Returns how many blocks with this budget fit on a multiprocessor with this many bytes of shared memory. Each warp gets its registers in
+/// units of 256, from one of four files of 16,384 registers. Each block gets shared memory in units of 128 bytes. (CUDA's occupancy
+/// calculator, compute capabilities 8.0 and 9.0.)
+std::size_t blocks_on_multiprocessor(const budget& b, std::size_t shared_bytes) {
   const std::size_t warps = b.threads / 32, of_warp = (b.registers * 32 + 255) / 256 * 256;
-  const std::size_t by_registers = 16384 / of_warp * 4 / warps, by_shared = 164 * 1024 / ((b.shared_bytes + 127) / 128 * 128 + 1024);
+  const std::size_t by_registers = 16384 / of_warp * 4 / warps, by_shared = shared_bytes / ((b.shared_bytes + 127) / 128 * 128 + 1024);
   return std::min({by_registers, by_shared, 2048 / b.threads, std::size_t{32}});
 }
 
@@ -104,12 +116,15 @@ void check_budgets(const std::map<std::string, budget>& all) {
     REQUIRE(all.contains(name));
     CHECK(all.at(name).shared_bytes == shared_bytes);
     CHECK(all.at(name).threads == threads);
-    CHECK(shared_bytes <= 99 * 1024);  // the lowest limit of a block: that of compute capability 8.6, 8.9 and 12.0
+    // The lowest limit of a block is that of compute capability 8.6, 8.9 and 12.0.
+    CHECK(shared_bytes <= (name.starts_with("attend_warpgroups") ? most_on_9_0 : 99 * 1024));
   };
   const std::string d = std::to_string(D);
   check("attend_tensor<" + d + ", 64>", device::tensor_attention<D, 64>::shared_bytes, device::tensor_attention<D, 64>::threads);
   if constexpr (D <= 128)
     check("attend_tensor<" + d + ", 128>", device::tensor_attention<D, 128>::shared_bytes, device::tensor_attention<D, 128>::threads);
+  if constexpr (D == 64 || D == 128)
+    check("attend_warpgroups<" + d + ">", device::warpgroup_attention<D>::shared_bytes, device::warpgroup_attention<D>::threads);
   check("attend_exact<" + d + ", 1>", device::exact_attention<float, D, 1>::shared_bytes, device::exact_attention<float, D, 1>::threads);
   check("attend_exact<" + d + ", 4>", device::exact_attention<float, D, 4>::shared_bytes, device::exact_attention<float, D, 4>::threads);
 }
@@ -122,7 +137,7 @@ TEST_CASE("launches ask for the shared memory that the budgets state, and as man
   check_budgets<64>(all);
   check_budgets<128>(all);
   check_budgets<256>(all);
-  CHECK(all.size() == 29);
+  CHECK(all.size() == 31);
   CHECK(all.at("choose_tokens").shared_bytes == device::selection_block::shared_bytes);
   CHECK(all.at("choose_tokens").threads == device::selection_block::most_threads);
   CHECK(all.at("join_splits").shared_bytes == device::split_join::shared_bytes);
@@ -135,7 +150,8 @@ TEST_CASE("launches ask for the shared memory that the budgets state, and as man
     }
   for (const auto& of_kernel : all) {
     CAPTURE(of_kernel.first);
-    CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));
+    CHECK(of_kernel.second.blocks ==
+          blocks_on_multiprocessor(of_kernel.second, of_kernel.first.starts_with("attend_warpgroups") ? 228 * 1024 : 164 * 1024));
   }
   const budget& others = all.at("of every other kernel");  // these kernels have one float of shared memory for each warp
   CHECK(others.threads == device::threads_for(1 << 20));
@@ -149,7 +165,15 @@ TEST_CASE("tensor cores: attention differs from the reference only by the roundi
 TEST_CASE("tensor cores: attention in tiles of 128 queries agrees with the reference") {
   std::vector<attention_grid_case> all = wide_cases();
   if (!test_all) all.resize(2);
+  const without_wgmma slower;
   check_against_reference(all, false);
+}
+
+TEST_CASE("tensor cores: attention by warpgroups agrees with the reference") {
+  std::vector<attention_grid_case> all = long_cases();
+  if (!test_all) all.resize(2);
+  check_against_reference(all, false);
+  if (test_all) check_against_reference(wide_cases(), false);
 }
 
 TEST_CASE("attention with queries in float and keys and values in bf16 agrees with the reference") {

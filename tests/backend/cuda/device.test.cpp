@@ -4,6 +4,7 @@
 #include <lazyprune/backend/cuda/device.hpp>
 
 #include <lazyprune/backend/cuda/launch.hpp>
+#include <lazyprune/backend/cuda/wgmma.hpp>
 
 #include <doctest/doctest.h>
 
@@ -233,6 +234,27 @@ __global__ void copied(global<const int> x, global<int> out) {
 __global__ void matrix_from_global(global<const std::uint16_t> x) {
   std::uint32_t got[4];
   device::ldmatrix(got, x);
+}
+
+/// The mistakes that a kernel can make with the products of a warpgroup.
+enum class group_mistake { none, no_fence, no_publication, no_wait, early_write, odd_place, half_a_warpgroup };
+
+/// Multiplies a matrix of ones by itself, with one mistake. Writes the sums of the first column.
+template <group_mistake Made>
+__global__ void group_product(global<float> out) {
+  constexpr unsigned rows = 128;
+  const shared<std::uint16_t> x = shared_memory<std::uint16_t>(0);
+  for (unsigned i = threadIdx.x; i < rows * 64; i += blockDim.x) x[i] = device::round_to_bf16(1);
+  if (Made != group_mistake::no_publication) device::wgmma_publish();
+  __syncthreads();
+  const device::wgmma_operand all(Made == group_mistake::odd_place ? x + 64 : x, rows);
+  float d[16][4];
+  if (Made != group_mistake::no_fence) device::wgmma_fence();
+  device::wgmma(d, all, all, false);
+  device::wgmma_commit();
+  if (Made == group_mistake::early_write) x[threadIdx.x] = 0;
+  if (Made != group_mistake::no_wait) device::wgmma_wait<0>(d);
+  if (threadIdx.x % 4 == 0) out[threadIdx.x / 4] = d[0][0];
 }
 
 std::vector<int> counted(std::size_t n) {
@@ -511,6 +533,22 @@ TEST_CASE("planted: memory that was never written") {
   check_fault("never written", [&] { run(follow, 1, 32, 0, nothing.data(), out.data()); });
   check_fault("never written", [&] { run(read_shared, 1, 32, 128, out.data()); });
   check_fault("never written", [&] { nothing.numbers(); });
+}
+
+TEST_CASE("planted: products of a warpgroup without a fence, a publication or a wait, at a wrong place, or by half of a warpgroup") {
+  const array<float> out(32);
+  const auto run_product = [&](auto kernel, unsigned threads = 128) { run(kernel, 1, threads, 128 * 128, out.data()); };
+  run_product(group_product<group_mistake::none>);
+  for (const float sum : out.numbers()) CHECK(sum == 16);
+  check_fault("wgmma without a fence", [&] { run_product(group_product<group_mistake::no_fence>); });
+  check_fault("not published to products", [&] { run_product(group_product<group_mistake::no_publication>); });
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {  // the fault is a read of what is not published, or a race
+    emulated::the_device().threads.seed = seed;
+    CHECK_THROWS_AS(run_product(group_product<group_mistake::early_write>), emulated::fault);
+  }
+  check_fault("ends before its products", [&] { run_product(group_product<group_mistake::no_wait>); });
+  check_fault("a multiple of 1024 bytes", [&] { run_product(group_product<group_mistake::odd_place>); });
+  check_fault("not whole warpgroups", [&] { run_product(group_product<group_mistake::half_a_warpgroup>, 64); });
 }
 
 TEST_CASE("planted: a misaligned address") {

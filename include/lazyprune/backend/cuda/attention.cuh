@@ -11,6 +11,7 @@
 #include <lazyprune/backend/cuda/device.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
+#include <lazyprune/backend/cuda/wgmma.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -376,11 +377,13 @@ struct tensor_attention {
   static constexpr unsigned of_warp = queries / warps;
   static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // as many as the registers leave room for
   static constexpr unsigned pitch = D + 8;  // from row to row in shared memory: the eight rows of a matrix are in different banks
+  /// The place, in shared memory, of number d of a query, of a key or of a value.
+  __device__ __forceinline__ static unsigned place(unsigned row, unsigned d) { return row * pitch + d; }
   static constexpr std::size_t address_bytes = 2 * keys * sizeof(void*);
   static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
 };
 
-/// Starts the copy of a tile of keys or values into shared memory. Each row begins `skip` numbers after its address in `found`. Tokens from
+/// Begins the copy of a tile of keys or values into shared memory. Each row begins `skip` numbers after its address in `found`. Tokens from
 /// `count` on become zeros. Zeros also pad each head to D numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> found, unsigned skip, unsigned head_pitch, unsigned count,
@@ -394,9 +397,8 @@ __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> fo
     global<const std::uint16_t> from[together];
     LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) from[j] = found[first + (i + j) * at_once];
     LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j)
-        copy_async(to + (first + (i + j) * at_once) * Tile::pitch + d, from[j] + offset, (i + j) * at_once < left);
+        copy_async(to + Tile::place(first + (i + j) * at_once, d), from[j] + offset, (i + j) * at_once < left);
   }
-  commit_copies();
 }
 
 /// Loads a tile of queries into shared memory as bf16. Queries after the last one become zeros. Zeros also pad each head to D numbers.
@@ -420,8 +422,119 @@ __device__ __forceinline__ void load_queries(const attention_task& t, unsigned k
     }
     LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
       const unsigned row = ((i + j) * Tile::threads + threadIdx.x) / pieces;
-      store(to + row * Tile::pitch + d, uint4{pair_of_bf16(x[j][0], x[j][1]), pair_of_bf16(x[j][2], x[j][3]),
-                                              pair_of_bf16(x[j][4], x[j][5]), pair_of_bf16(x[j][6], x[j][7])});
+      store(to + Tile::place(row, d), uint4{pair_of_bf16(x[j][0], x[j][1]), pair_of_bf16(x[j][2], x[j][3]), pair_of_bf16(x[j][4], x[j][5]),
+                                            pair_of_bf16(x[j][6], x[j][7])});
+    }
+  }
+}
+
+/// The running softmax of the queries of a warp. A lane has two rows of each of mma's tiles of sixteen rows: lane / 4 and lane / 4 + 8. The
+/// index r numbers them 0 and 1. Scores s, and weighted values o, are in mma's tiles of eight columns.
+template <unsigned RowTiles>
+struct running_softmax {
+  float most[RowTiles][2];  // the largest scores, times log2(e)
+  float sum[RowTiles][2];   // the sums of the weights of this lane's keys
+  float fade[RowTiles][2];  // what the earlier sums are multiplied by, because larger scores have come
+
+  __device__ __forceinline__ running_softmax() {
+    LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) most[m][r] = no_score,
+                                                                                                               sum[m][r] = 0,
+                                                                                                               fade[m][r] = 1;
+  }
+
+  /// Takes the scores of a tile, times factor: finds the largest ones and `fade`, and multiplies `sum` by it. Returns true if a larger
+  /// score has come for any query of the warp. Then the caller calls fade_out.
+  template <unsigned KeyTiles>
+  __device__ __forceinline__ bool take(const float (&s)[RowTiles][KeyTiles][4], float factor) {
+    bool rose = false;
+    LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+      float largest = s[m][0][2 * r];
+      LAZYPRUNE_UNROLL for (unsigned n = 0; n < KeyTiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) largest =
+          fmaxf(largest, s[m][n][2 * r + e]);
+      LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, by));
+      const float next = fmaxf(most[m][r], largest * factor);
+      rose = rose || next > most[m][r];
+      fade[m][r] = exp2_fast(most[m][r] - next);
+      sum[m][r] *= fade[m][r];
+      most[m][r] = next;
+    }
+    return __any_sync(all_lanes, rose);
+  }
+
+  /// Multiplies the weighted values of earlier tiles by `fade`.
+  template <unsigned ValueTiles>
+  __device__ __forceinline__ void fade_out(float (&o)[RowTiles][ValueTiles][4]) const {
+    LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r)
+        LAZYPRUNE_UNROLL for (unsigned n = 0; n < ValueTiles; ++n) {
+      o[m][n][2 * r] *= fade[m][r];
+      o[m][n][2 * r + 1] *= fade[m][r];
+    }
+  }
+
+  /// Replaces the scores by weights, and adds these to `sum`.
+  template <unsigned KeyTiles>
+  __device__ __forceinline__ void weigh(float (&s)[RowTiles][KeyTiles][4], float factor) {
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < KeyTiles; ++n) LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m)
+        LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+      float &low = s[m][n][2 * r], &high = s[m][n][2 * r + 1];
+      low = exp2_fast(low * factor - most[m][r]), high = exp2_fast(high * factor - most[m][r]);
+      sum[m][r] += low + high;
+    }
+  }
+};
+
+/// Rounds weights to bf16. The weights of 16 keys then have the layout of mma's left operand.
+template <unsigned RowTiles, unsigned KeyTiles>
+__device__ __forceinline__ void round_weights(const float (&s)[RowTiles][KeyTiles][4], std::uint32_t (&to)[KeyTiles / 2][RowTiles][4]) {
+  LAZYPRUNE_UNROLL for (unsigned n = 0; n < KeyTiles; ++n) LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m)
+      LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) to[n / 2][m][n % 2 * 2 + r] = pair_of_bf16(s[m][n][2 * r], s[m][n][2 * r + 1]);
+}
+
+/// Replaces products by scores if the task has a soft cap or a scale that is not positive.
+template <bool Scaled, unsigned RowTiles, unsigned KeyTiles>
+__device__ __forceinline__ void score_all(const attention_task& t, float (&s)[RowTiles][KeyTiles][4]) {
+  if constexpr (!Scaled) {
+    LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < KeyTiles; ++n)
+        LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = t.score(s[m][n][e]);
+  }
+}
+
+/// Replaces the scores of keys that a query does not see. `own`: the warp's first query; `at`: the first key; `seen_by(query)`: the range
+/// of keys that a query sees.
+template <unsigned RowTiles, unsigned KeyTiles, class SeenBy>
+__device__ __forceinline__ void hide_unseen(unsigned own, unsigned at, const SeenBy& seen_by, float (&s)[RowTiles][KeyTiles][4]) {
+  const unsigned lane = threadIdx.x % warp_lanes;
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+    const uint2 seen = seen_by(own + m * 16 + r * 8 + lane / 4);
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < KeyTiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
+      const unsigned key = at + n * 8 + lane % 4 * 2 + e;
+      if (key < seen.x || seen.y <= key) s[m][n][2 * r + e] = unseen;
+    }
+  }
+}
+
+/// Writes the results of a warp's queries, which begin with `own`.
+template <unsigned RowTiles, unsigned ValueTiles>
+__device__ __forceinline__ void write_results(const attention_task& t, unsigned kv_head, unsigned own,
+                                              const running_softmax<RowTiles>& softmax, const float (&o)[RowTiles][ValueTiles][4]) {
+  const unsigned lane = threadIdx.x % warp_lanes, all = t.queries();
+  const bool wide = t.out.by_two() && t.head_dim % 2 == 0;
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < RowTiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+    float sum = softmax.sum[m][r];
+    LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) sum += __shfl_xor_sync(all_lanes, sum, by);
+    const unsigned query = own + m * 16 + r * 8 + lane / 4;
+    if (query >= all) continue;
+    const float whole = 1 / sum;
+    const std::size_t row = query / t.group(), column = t.column_of(kv_head, query);
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < ValueTiles; ++n) {
+      const unsigned d = n * 8 + lane % 4 * 2;
+      const float2 two{o[m][n][2 * r] * whole, o[m][n][2 * r + 1] * whole};
+      if (wide && d < t.head_dim) {
+        t.out.write_two(row, column + d, two);
+      } else if (!wide) {
+        if (d < t.head_dim) t.out.write(row, column + d, two.x);
+        if (d + 1 < t.head_dim) t.out.write(row, column + d + 1, two.y);
+      }
     }
   }
 }
@@ -457,15 +570,14 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   }
   __syncthreads();
   load_tile<tile, D>(found, 0, t.pitch, end - begin, k);
+  commit_copies();
   load_queries<tile, D>(t, kv_head, first, q);
 
-  // A lane holds two of mma's sixteen rows: lane / 4 and lane / 4 + 8. The index r numbers them 0 and 1.
   const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
-  float most[row_tiles][2], sum[row_tiles][2], o[row_tiles][value_tiles][4];  // most: the largest score, times log2(e)
-  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
-    LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) most[m][r] = no_score, sum[m][r] = 0;
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[m][n][e] = 0;
-  }
+  running_softmax<row_tiles> softmax;
+  float o[row_tiles][value_tiles][4];
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n)
+      LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[m][n][e] = 0;
 
   unsigned which = 0;  // the offset of this tile's addresses in `found`: 0 or tile::keys
   for (unsigned at = begin; at < end; at += tile::keys) {
@@ -474,8 +586,9 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     wait_for_copies<0>();
     __syncthreads();  // the keys have arrived, and every thread has finished reading the previous values
     load_tile<tile, D>(found + which, values, t.pitch, end - at, v);
+    commit_copies();
 
-    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // mma's left operand; the scores of 16 keys already have this layout
+    std::uint32_t weights[key_tiles / 2][row_tiles][4];
     if (some) {
       float s[row_tiles][key_tiles][4];
       LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
@@ -493,51 +606,17 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
           }
         }
       }
-      if constexpr (!Scaled) {
-        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
-            LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = t.score(s[m][n][e]);
-      }
-      if (at < of_last.x || of_first.y < at + tile::keys) {  // not all of the warp's queries see all keys of the tile
-        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-          const uint2 seen = seen_by(own + m * 16 + r * 8 + lane / 4);
-          LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
-            const unsigned key = at + n * 8 + lane % 4 * 2 + e;
-            if (key < seen.x || seen.y <= key) s[m][n][2 * r + e] = unseen;
-          }
-        }
-      }
-      bool rose = false;
-      float fade[row_tiles][2];
-      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-        float largest = s[m][0][2 * r];
-        LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) largest =
-            fmaxf(largest, s[m][n][2 * r + e]);
-        LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, by));
-        const float next = fmaxf(most[m][r], largest * factor);
-        rose = rose || next > most[m][r];
-        fade[m][r] = exp2_fast(most[m][r] - next);
-        most[m][r] = next;
-      }
-      if (__any_sync(all_lanes, rose)) {
-        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-          sum[m][r] *= fade[m][r];
-          LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
-            o[m][n][2 * r] *= fade[m][r];
-            o[m][n][2 * r + 1] *= fade[m][r];
-          }
-        }
-      }
-      LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
-        LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-          const float low = exp2_fast(s[m][n][2 * r] * factor - most[m][r]), high = exp2_fast(s[m][n][2 * r + 1] * factor - most[m][r]);
-          sum[m][r] += low + high;
-          weights[n / 2][m][n % 2 * 2 + r] = pair_of_bf16(low, high);
-        }
-      }
+      score_all<Scaled>(t, s);
+      // Do not all of the warp's queries see all keys of the tile?
+      if (at < of_last.x || of_first.y < at + tile::keys) hide_unseen(own, at, seen_by, s);
+      if (softmax.take(s, factor)) softmax.fade_out(o);
+      softmax.weigh(s, factor);
+      round_weights(s, weights);
     }
     wait_for_copies<0>();
     __syncthreads();  // the values have arrived, and every thread has finished reading these keys
     if (more) load_tile<tile, D>(found + (tile::keys - which), 0, t.pitch, end - at - tile::keys, k);
+    commit_copies();
     global<const std::uint16_t> next = nullptr;  // the address of a key of the tile after the next one; found while values are summed
     if (finds) next = address(at + 2 * tile::keys + threadIdx.x);
 
@@ -562,23 +641,134 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     which = tile::keys - which;
   }
 
-  const bool wide = t.out.by_two() && t.head_dim % 2 == 0;
-  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-    LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) sum[m][r] += __shfl_xor_sync(all_lanes, sum[m][r], by);
-    const unsigned query = own + m * 16 + r * 8 + lane / 4;
-    if (query >= all) continue;
-    const float whole = 1 / sum[m][r];
-    const std::size_t row = query / t.group(), column = t.column_of(kv_head, query);
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
-      const unsigned d = n * 8 + lane % 4 * 2;
-      const float2 two{o[m][n][2 * r] * whole, o[m][n][2 * r + 1] * whole};
-      if (wide && d < t.head_dim) {
-        t.out.write_two(row, column + d, two);
-      } else if (!wide) {
-        if (d < t.head_dim) t.out.write(row, column + d, two.x);
-        if (d + 1 < t.head_dim) t.out.write(row, column + d + 1, two.y);
+  write_results(t, kv_head, own, softmax, o);
+}
+
+/// Attention as attend_tensor computes it, by two warpgroups of 64 queries each, for devices that have wgmma. Grid (kv_heads, tiles of
+/// queries). While a warpgroup computes the weights of one tile of keys, the tensor cores multiply the weights of the tile before it by
+/// values, and later tiles are copied (FlashAttention-3, arXiv 2407.08608, section 3.2). Shared memory has two tiles of keys and two of
+/// values. The budgets are for compute capability 9.0.
+/// budget attend_warpgroups<64>: 255 registers, 86016 bytes of shared memory, 1 block of 256 threads
+/// budget attend_warpgroups<128>: 255 registers, 167936 bytes of shared memory, 1 block of 256 threads
+template <unsigned D>
+struct warpgroup_attention {
+  static constexpr unsigned groups = 2, threads = groups * 4 * warp_lanes, queries = groups * 64, keys = 128, blocks = 1;
+  static constexpr unsigned tile_numbers = keys * D;
+  static constexpr unsigned address_tiles = 4;  // a power of two that is more than the three tiles whose addresses are in use
+  static constexpr std::size_t tile_bytes = (queries * D + 4 * tile_numbers) * sizeof(std::uint16_t);
+  static constexpr std::size_t shared_bytes = tile_bytes + address_tiles * keys * sizeof(void*);
+  static_assert(queries == keys);  // `place` serves both
+  __device__ __forceinline__ static unsigned place(unsigned row, unsigned d) { return wgmma_place(keys, row, d); }
+};
+
+template <unsigned D, bool Scaled>
+__global__ void __launch_bounds__(warpgroup_attention<D>::threads, warpgroup_attention<D>::blocks) attend_warpgroups(attention_task t) {
+  if constexpr (has_wgmma) {
+    wait_for_earlier_work();
+    using tile = warpgroup_attention<D>;
+    constexpr unsigned key_tiles = tile::keys / 8, value_tiles = D / 8, size = tile::tile_numbers;
+    constexpr float log2_of_e = 1.4426950408889634f;
+    const shared<std::uint16_t> q = shared_memory<std::uint16_t>(0), k = q + tile::queries * D, v = k + 2 * size;
+    const shared<global<const std::uint16_t>> found = shared_memory<global<const std::uint16_t>>(tile::tile_bytes);
+    const unsigned warp = threadIdx.x / warp_lanes, kv_head = blockIdx.x, all = t.queries();
+    const unsigned first = (gridDim.y - 1 - blockIdx.y) * tile::queries, own = first + warp * 16;
+    const auto values = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // the distance from a key to its value
+
+    // A query after the last one counts as the last one here. Its result is not written.
+    const auto seen_by = [&](unsigned query) { return static_cast<uint2>(t.seen[min(query, all - 1) / t.group()]); };
+    const unsigned begin = seen_by(first).x, end = seen_by(first + tile::queries - 1).y;
+    const unsigned tiles = (end - begin + tile::keys - 1) / tile::keys;
+    const uint2 of_first = seen_by(own), of_last = seen_by(own + 15);  // this warp's first and last query
+
+    // `found` has the key addresses of this tile and of the next two. A token after the last one gets the address of the last one.
+    const auto address = [&](unsigned of_tile) {
+      return t.key<std::uint16_t>(kv_head, min(begin + of_tile * tile::keys + threadIdx.x, end - 1));
+    };
+    const auto found_of = [&](unsigned of_tile) { return found + of_tile % tile::address_tiles * tile::keys; };
+    const bool finds = threadIdx.x < tile::keys;
+    if (finds)
+      for (unsigned i = 0; i < 3; ++i) found_of(i)[threadIdx.x] = address(i);
+    const auto load_keys = [&](unsigned i) {
+      if (i < tiles) load_tile<tile, D>(found_of(i), 0, t.pitch, end - begin - i * tile::keys, k + i % 2 * size);
+    };
+    const auto load_values = [&](unsigned i) {
+      if (i < tiles) load_tile<tile, D>(found_of(i), values, t.pitch, end - begin - i * tile::keys, v + i % 2 * size);
+    };
+    __syncthreads();
+    load_keys(0);
+    commit_copies();
+    load_values(0), load_keys(1);
+    commit_copies();
+    load_queries<tile, D>(t, kv_head, first, q);
+
+    const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
+    running_softmax<1> softmax;
+    float s[1][key_tiles][4], o[1][value_tiles][4];
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[0][n][e] = 0;
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[0][n][e] = 0;
+    std::uint32_t weights[key_tiles / 2][1][4];
+
+    const wgmma_operand own_q = wgmma_operand(q, tile::queries).from(tile::place(warp / 4 * 64, 0));
+    const wgmma_operand all_k(k, tile::keys), all_v(v, tile::keys);
+    const auto begin_scores = [&](unsigned i) {
+      LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16)
+          wgmma(s[0], own_q.from(tile::place(0, d)), all_k.from(i % 2 * size + tile::place(0, d)), d > 0);
+      wgmma_commit();
+    };
+    const auto begin_sums = [&](unsigned i) {
+      LAZYPRUNE_UNROLL for (unsigned key = 0; key < tile::keys; key += 16)
+          wgmma_by_rows(o[0], weights[key / 16][0], all_v.from(i % 2 * size + tile::place(key, 0)));
+      wgmma_commit();
+    };
+    // Turns the products of tile i into weights. Returns true if `o` must fade.
+    const auto weigh = [&](unsigned i) {
+      const unsigned at = begin + i * tile::keys;
+      score_all<Scaled>(t, s);
+      if (at < of_last.x || of_first.y < at + tile::keys) hide_unseen(own, at, seen_by, s);
+      const bool fades = softmax.take(s, factor);
+      softmax.weigh(s, factor);
+      return fades;
+    };
+
+    wait_for_copies<1>();
+    wgmma_publish();
+    __syncthreads();  // the queries and the first keys have arrived
+    wgmma_fence();
+    begin_scores(0);
+    wgmma_wait<0>(s[0]);
+    weigh(0);
+    round_weights(s, weights);
+
+    const auto arrive = [] {
+      wait_for_copies<0>();
+      wgmma_publish();
+      __syncthreads();
+      wgmma_fence();
+    };
+    for (unsigned i = 0; i + 1 < tiles; ++i) {
+      arrive();  // the values of this tile and the next keys; all warps have finished with the tiles before them
+      begin_scores(i + 1);
+      begin_sums(i);
+      load_values(i + 1), load_keys(i + 2);
+      commit_copies();
+      global<const std::uint16_t> next = nullptr;
+      if (finds) next = address(i + 3);
+      wgmma_wait<1>(s[0]);
+      const bool fades = weigh(i + 1);
+      wgmma_pin(s[0]);
+      if (fades) {  // each branch waits, because ptxas would move a wait before the branch up, before the weights are computed
+        wgmma_wait<0>(o[0], weights);
+        softmax.fade_out(o);
+      } else {
+        wgmma_wait<0>(o[0], weights);
       }
+      round_weights(s, weights);
+      if (finds) found_of(i + 3)[threadIdx.x] = next;
     }
+    arrive();
+    begin_sums(tiles - 1);
+    wgmma_wait<0>(o[0], weights);
+    write_results(t, kv_head, own, softmax, o);
   }
 }
 

@@ -109,17 +109,29 @@ class attention_layer {
     if (type == dtype::f32) return exact<float, D>(t, what);
     if (exact_ || what.all_rows().size() <= few_rows) return exact<std::uint16_t, D>(t, what);
     if constexpr (D <= 128)
-      if (tiles_of(t, 128) * t.kv_heads >= wide_tiles) return on_tensor_cores<D, 128>(t);
+      if (tiles_of(t, 128) * t.kv_heads >= wide_tiles) return on_many_tiles<D>(t);
     on_tensor_cores<D, 64>(t);
+  }
+
+  template <unsigned D>
+  void on_many_tiles(const attention_task& t) const {
+    if constexpr (D >= 64)
+      if (wgmma_) return give_tiles<warpgroup_attention<D>>(attend_warpgroups<D, false>, attend_warpgroups<D, true>, t);
+    on_tensor_cores<D, 128>(t);
   }
 
   static unsigned tiles_of(const attention_task& t, unsigned queries) { return (t.rows * (t.heads / t.kv_heads) + queries - 1) / queries; }
 
   template <unsigned D, unsigned Queries>
   static void on_tensor_cores(const attention_task& t) {
-    using tile = tensor_attention<D, Queries>;
-    const auto kernel = t.soft_cap > 0 || t.scale <= 0 ? attend_tensor<D, Queries, false> : attend_tensor<D, Queries, true>;
-    launch_early(kernel, {t.kv_heads, tiles_of(t, Queries)}, {tile::threads}, tile::shared_bytes, t);
+    give_tiles<tensor_attention<D, Queries>>(attend_tensor<D, Queries, false>, attend_tensor<D, Queries, true>, t);
+  }
+
+  /// Launches `scaled` if a score is a product times a positive scale, without a soft cap. Otherwise launches `any`.
+  template <class Tile>
+  static void give_tiles(void (*any)(attention_task), void (*scaled)(attention_task), const attention_task& t) {
+    launch_early(t.soft_cap > 0 || t.scale <= 0 ? any : scaled, {t.kv_heads, tiles_of(t, Tile::queries)}, {Tile::threads},
+                 Tile::shared_bytes, t);
   }
 
   // For steps with few rows, these functions return how many active tokens a split has, how many splits there are, and how many floats
@@ -180,7 +192,7 @@ class attention_layer {
     back.copy(probe.data, probe.stride * sizeof(float), rows, width, width, probed_.size());
   }
 
-  bool exact_;
+  bool exact_, wgmma_ = kernels_have_wgmma();
   std::vector<uint2> seen_, probed_;
   std::vector<const void*> blocks_;
   scratch<float> parts_;           // results of splits: see attention_task

@@ -27,7 +27,7 @@ using shared = T*;
 /// Returns the thread block's dynamic shared memory from byte `offset` on. The launch sets the size of this memory.
 template <class T>
 __device__ __forceinline__ shared<T> shared_memory(std::size_t offset) {
-  extern __shared__ uint4 bytes_of_the_block[];
+  extern __shared__ __align__(1024) uint4 bytes_of_the_block[];  // as wgmma's operands need it
   return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(bytes_of_the_block) + offset);
 }
 

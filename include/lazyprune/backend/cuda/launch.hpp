@@ -13,6 +13,7 @@
 
 #include <lazyprune/backend/cuda/check.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/wgmma.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -57,20 +58,27 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   detail::launch(config, kernel, grid, shared_bytes, std::forward<Arguments>(arguments)...);
 }
 
-/// A kernel without work. The device's version of it tells for which compute capability all kernels were compiled.
+inline constexpr int threads_with_wgmma = 64;
+/// A kernel without work. The device's version of it tells for which compute capability all kernels were compiled: by its number, and by
+/// its launch bound whether with wgmma.
 template <class = void>
-__global__ void kernel_without_work() {}
+__global__ void __launch_bounds__(has_wgmma ? threads_with_wgmma : 2 * threads_with_wgmma) kernel_without_work() {}
+
+inline cudaFuncAttributes compiled_kernels() {
+  cudaFuncAttributes compiled{};
+  check(cudaFuncGetAttributes(&compiled, kernel_without_work<>), "kernels");
+  return compiled;
+}
 
 /// Returns whether a kernel may begin before the stream's earlier kernels have ended: wait_for_earlier_work waits only if it was compiled
 /// for compute capability 9.0 or later, and such kernels run on no older device.
 inline bool kernels_may_begin_early() {
-  static const bool may = [] {
-    cudaFuncAttributes compiled{};
-    check(cudaFuncGetAttributes(&compiled, kernel_without_work<>), "kernels");
-    return compiled.ptxVersion >= 90;
-  }();
+  static const bool may = compiled_kernels().ptxVersion >= 90;
   return may;
 }
+
+/// Returns whether kernels with wgmma were compiled to use it. They have no code otherwise.
+inline bool kernels_have_wgmma() { return compiled_kernels().maxThreadsPerBlock == threads_with_wgmma; }
 
 /// Launches the kernel in the stream of this process as `launch` does, but its blocks may begin before the stream's earlier kernels have
 /// ended, where kernels_may_begin_early. So the device is not idle between two kernels. The kernel must call wait_for_earlier_work. (CUDA

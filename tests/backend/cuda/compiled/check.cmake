@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Compiles the backend cuda with nvcc for compute capability 8.0 and 9.0, with warnings as errors, and checks the kernels. A kernel must keep all
+# Compiles the backend cuda with nvcc for compute capability 8.0 and 9.0a, with warnings as errors, and checks the kernels. A kernel must keep all
 # its variables in registers, without a stack frame or a register spill. It must not use more registers than its budget. It must not use shared
-# memory that its launch does not state. If cuobjdump and nvdisasm are installed, the kernels of attention on tensor cores must have tensor core
-# instructions (HMMA). A budget is a line of a kernel's comment, "/// budget NAME: N registers, ...". tests/backend/cuda/attention.test.cpp
+# memory that its launch does not state. Products of warpgroups (wgmma) must be asynchronous. If cuobjdump and nvdisasm are installed, the kernels of
+# attention on tensor cores must have tensor core instructions (HMMA, or HGMMA for wgmma, which only 9.0a has). A budget is a line of a kernel's comment, "/// budget NAME: N registers, ...". tests/backend/cuda/attention.test.cpp
 # compares the rest of each line with the launches.
 # cmake -D ROOT=tree -D OUTPUT=folder -D NVCC=nvcc [-D HOST=g++] [-D CUOBJDUMP=cuobjdump] -P check.cmake
 # To check saved output of these programs: cmake -D ROOT=tree -D PTXAS=text [-D SASS=text] [-D LEAST=1] -P check.cmake
@@ -37,7 +37,7 @@ list(APPEND budgets "${others}")
 if(PTXAS)
   file(READ ${PTXAS} said)
 else()
-  set(command ${NVCC} -std=c++20 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -Xptxas -v -Werror all-warnings -Xcompiler
+  set(command ${NVCC} -std=c++20 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a -Xptxas -v -Werror all-warnings -Xcompiler
               -Wall,-Wextra -I${ROOT}/include ${ROOT}/tests/backend/cuda/compiled/cuda.cu -lcublasLt -o ${OUTPUT}/cuda)
   if(HOST)
     list(APPEND command -ccbin ${HOST})
@@ -58,7 +58,9 @@ else()
   endif()
 endif()
 
-set(wrong "")
+string(REGEX MATCHALL "[^\n]*wgmma.mma_async instructions are serialized[^\n]*" wrong "${said}")
+list(TRANSFORM wrong PREPEND "\n  ")
+list(JOIN wrong "" wrong)
 set(kernels 0)
 string(REGEX MATCHALL "Function properties for [^\n]+\n[^\n]+\n[^\n]*Used [0-9]+ registers[^\n]*" entries "${said}")
 foreach(entry IN LISTS entries)
@@ -95,29 +97,33 @@ if(NOT SASS)
   message(STATUS "compiled: the use of tensor cores is not checked, because cuobjdump or nvdisasm is missing")
   return()
 endif()
-file(STRINGS ${SASS} lines REGEX "Function : |HMMA")
+file(STRINGS ${SASS} lines REGEX "Function : |HG?MMA")
 set(name "")
 set(number 0)
-set(with "") # kernels with HMMA
+set(with "") # kernels with such instructions
 set(all "")
 foreach(line IN LISTS lines)
   if(line MATCHES "Function : (.+)")
     set(name "${CMAKE_MATCH_1}")
-    math(EXPR number "${number} + 1") # once for each architecture
+    math(EXPR number "${number} + 1")
     if(name MATCHES "attend_tensor")
-      list(APPEND all "${number} ${name}")
+      set(name "${number} ${name}") # for each architecture
+      list(APPEND all "${name}")
+    elseif(name MATCHES "attend_warpgroups")
+      list(APPEND all "${name}") # for one architecture
     endif()
   else()
-    list(APPEND with "${number} ${name}")
+    list(APPEND with "${name}")
   endif()
 endforeach()
+list(REMOVE_DUPLICATES all)
 set(without ${all})
 if(with)
   list(REMOVE_ITEM without ${with})
 endif()
 if(without OR NOT all)
-  list(JOIN without ": no HMMA\n  " without)
-  message(FATAL_ERROR "compiled: attention on tensor cores\n  ${without}: no HMMA")
+  list(JOIN without ": no HMMA or HGMMA\n  " without)
+  message(FATAL_ERROR "compiled: attention on tensor cores\n  ${without}: no HMMA or HGMMA")
 endif()
 list(LENGTH all count)
-message(STATUS "compiled: ${count} kernels of attention on tensor cores, each with HMMA")
+message(STATUS "compiled: ${count} kernels of attention on tensor cores, each with HMMA or HGMMA")

@@ -245,12 +245,14 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   return cudaSuccess;
 }
 struct cudaFuncAttributes {
-  int ptxVersion;
+  int ptxVersion, maxThreadsPerBlock;
 };
-/// All kernels are as if compiled for compute capability 8.0.
+/// All kernels are as if compiled for compute capability 8.0, but with wgmma. Their launch bounds are not known: they seem to be those of a
+/// kernel with wgmma, or none.
 template <class Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel*) {
   attributes->ptxVersion = 80;
+  attributes->maxThreadsPerBlock = emulated::the_device().wgmma ? 64 : 1024;
   return cudaSuccess;
 }
 enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };

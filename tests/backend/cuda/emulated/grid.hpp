@@ -41,7 +41,7 @@ struct thread;
 /// A warp, with the operands and the results of two meetings. A lane may reach the next meeting before another lane has read its result of
 /// the current one. But no lane can be two meetings ahead, so two copies are enough.
 struct warp {
-  static constexpr std::size_t most_bytes = 32;  // the largest operand or result of a lane
+  static constexpr std::size_t most_bytes = 256;  // the largest operand or result of a lane
 
   moment since = 0;  // when the last __syncwarp was
   unsigned arrived = 0;
@@ -74,6 +74,13 @@ struct thread {
   };
   std::vector<copy> copies{};                   // started, but not yet in a group
   std::deque<std::vector<copy>> copy_groups{};  // the oldest group is first
+
+  /// An asynchronous product. It is computed only when the thread waits for it.
+  using product = std::function<void()>;
+  std::vector<product> products{};
+  std::deque<std::vector<product>> product_groups{};
+  bool may_multiply = false;   // wgmma_fence was called since the last wait
+  moment published_until = 0;  // products see what this thread wrote to shared memory before
 };
 
 /// Runs the grids of the device, one block at a time.
@@ -195,6 +202,38 @@ class grid {
       for (const thread::copy& c : groups.front()) memory_.write(c.to, sixteen{c.bytes}, running->knows);
   }
 
+  void fence_products() { running->may_multiply = true; }
+  void publish_to_products() { running->published_until = memory_.tick(); }
+  void begin_product(thread::product compute) {
+    if (block_threads_.count() % (4 * lanes) != 0) throw fault("wgmma in a block that is not whole warpgroups");
+    if (!running->may_multiply) throw fault("wgmma without a fence before it");
+    running->products.push_back(std::move(compute));
+  }
+  void commit_products() {
+    running->product_groups.push_back(std::move(running->products));
+    running->products.clear();
+  }
+  void wait_for_products(std::size_t but) {
+    running->may_multiply = false;  // the thread may change the registers of the products that have ended
+    auto& groups = running->product_groups;
+    for (; groups.size() > but; groups.pop_front())
+      for (const thread::product& compute : groups.front()) compute();
+  }
+
+  /// Reads 16 bytes of shared memory for a product. Throws `fault` if the thread that wrote them has not published them to products.
+  template <class Sixteen>
+  Sixteen read_for_product(std::uintptr_t at) {
+    static_assert(sizeof(Sixteen) == sizeof(sixteen));
+    if (!is_shared(at)) throw fault("wgmma: an operand that is not in shared memory");
+    if (memory_.checks)
+      for (std::uintptr_t number = at; number < at + sizeof(Sixteen); number += 2) {
+        const access wrote = memory_.writer(number);
+        if (wrote.when >= launch_since_ && threads_[thread_of(wrote.who)].published_until <= wrote.when)
+          throw fault("wgmma reads what thread " + std::to_string(thread_of(wrote.who)) + " wrote and has not published to products");
+      }
+    return memory_.read<Sixteen>(at, running->knows);
+  }
+
   template <class T, class Change>
   T atomic(std::uintptr_t at, Change change) {
     thread& me = *running;
@@ -241,6 +280,10 @@ class grid {
       t.met.clear();
       t.copies.clear();
       t.copy_groups.clear();
+      t.products.clear();
+      t.product_groups.clear();
+      t.may_multiply = false;
+      t.published_until = 0;
       if (!t.runs) t.runs = std::make_unique<fiber>(&grid::work, this);
       wake(t);
     }
@@ -261,6 +304,7 @@ class grid {
       thread& me = *running;
       try {
         on.kernel_();
+        if (!me.products.empty() || !me.product_groups.empty()) throw fault("a thread ends before its products");
       } catch (...) {
         on.failed_ = std::current_exception();
       }

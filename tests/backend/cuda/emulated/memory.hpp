@@ -195,6 +195,9 @@ class memory {
     for (cell& c : cells(at, Bytes)) c.write.when = never_written;
   }
 
+  /// Returns who wrote two bytes, and when. The moments before a launch are those of other writers.
+  access writer(std::uintptr_t at) const { return writing(*shadow_of(at)); }
+
   /// Computes old = *at and *at = change(old) as one atomic operation. Returns old.
   template <class T, class Change>
   T atomic(std::uintptr_t at, const knowledge& me, Change change) {

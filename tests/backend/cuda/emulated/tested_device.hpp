@@ -31,6 +31,15 @@ class several_devices {
   bool exist() const { return true; }
 };
 
+/// While an object of this class exists, kernels say that they were compiled without wgmma.
+class without_wgmma {
+ public:
+  without_wgmma() { emulated::the_device().wgmma = false; }
+  without_wgmma(const without_wgmma&) = delete;
+  without_wgmma& operator=(const without_wgmma&) = delete;
+  ~without_wgmma() { emulated::the_device().wgmma = true; }
+};
+
 /// From now on, threads run in an order that follows from `seed`.
 inline void shuffle_threads(std::uint64_t seed) { emulated::the_device().threads.seed = seed; }
 

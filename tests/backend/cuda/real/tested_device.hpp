@@ -49,6 +49,15 @@ class several_devices {
   }
 };
 
+/// Does nothing: the kernels for a GPU have wgmma or not, as they were compiled.
+class without_wgmma {
+ public:
+  without_wgmma() = default;
+  without_wgmma(const without_wgmma&) = delete;
+  without_wgmma& operator=(const without_wgmma&) = delete;
+  ~without_wgmma() {}
+};
+
 /// Does nothing: a GPU chooses its own order of threads.
 inline void shuffle_threads(std::uint64_t) {}
 
