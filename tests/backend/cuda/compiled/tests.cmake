@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Runs check.cmake on the kernels that nvcc compiles. Also tests that check.cmake can fail: each of these tests has output of ptxas and cuobjdump with
-# one fault.
+# Runs check.cmake on the kernels that nvcc compiles, with the standard library of g++, and with that of g++ 13 if it is installed. Also tests that
+# check.cmake can fail: each of these tests has output of ptxas and cuobjdump with one fault.
 set(check ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR})
 set(script -P ${CMAKE_CURRENT_LIST_DIR}/check.cmake)
 set(texts ${CMAKE_CURRENT_BINARY_DIR}/compiled)
@@ -14,6 +14,13 @@ if(NVCC)
   add_test(NAME backend/cuda/compiled COMMAND ${check} -D NVCC=${NVCC} -D OUTPUT=${texts} ${script})
 else()
   lazyprune_skipped(backend/cuda/compiled "nvcc (NVIDIA's CUDA toolkit)")
+endif()
+find_program(GCC_13 g++-13)
+mark_as_advanced(GCC_13)
+if(NVCC AND GCC_13)
+  add_test(NAME backend/cuda/compiled.gcc_13 COMMAND ${check} -D NVCC=${NVCC} -D HOST=${GCC_13} -D OUTPUT=${texts}_gcc_13 ${script})
+else()
+  lazyprune_skipped(backend/cuda/compiled.gcc_13 "nvcc and g++-13")
 endif()
 
 # compiled_text(name expected kernel memory used [sass]): adds a test of check.cmake on the output of ptxas for a kernel with this mangled name, and on
