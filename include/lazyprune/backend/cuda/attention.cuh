@@ -607,8 +607,8 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
         }
       }
       score_all<Scaled>(t, s);
-      // Do not all of the warp's queries see all keys of the tile?
-      if (at < of_last.x || of_first.y < at + tile::keys) hide_unseen(own, at, seen_by, s);
+      if (at < of_last.x || of_first.y < at + tile::keys)  // some query of the warp does not see some key of the tile
+        hide_unseen(own, at, seen_by, s);
       if (softmax.take(s, factor)) softmax.fade_out(o);
       softmax.weigh(s, factor);
       round_weights(s, weights);
