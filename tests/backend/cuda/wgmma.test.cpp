@@ -18,12 +18,13 @@ using device::shared;
 
 namespace {
 
-constexpr unsigned rows = 128, threads = 256;  // two warpgroups
+constexpr unsigned matrix_rows = 128, block_threads = 256;  // two warpgroups
 
 /// Copies a matrix (128, columns) to the place where products expect it.
 template <unsigned Columns>
 __device__ void place_matrix(global<const std::uint16_t> from, shared<std::uint16_t> to) {
-  for (unsigned i = threadIdx.x; i < rows * Columns; i += threads) to[device::wgmma_place(rows, i / Columns, i % Columns)] = from[i];
+  for (unsigned i = threadIdx.x; i < matrix_rows * Columns; i += block_threads)
+    to[device::wgmma_place(matrix_rows, i / Columns, i % Columns)] = from[i];
 }
 
 /// Writes the numbers of a warpgroup's product to its 64 rows of `out`.
@@ -38,17 +39,18 @@ __device__ void write_product(const float (&d)[Tiles][4], global<float> out) {
 template <unsigned Columns>
 __global__ void columns_of_b(global<const std::uint16_t> a, global<const std::uint16_t> b, global<float> out) {
   if constexpr (device::has_wgmma) {
-    const shared<std::uint16_t> left = device::shared_memory<std::uint16_t>(0), right = left + rows * Columns;
+    const shared<std::uint16_t> left = device::shared_memory<std::uint16_t>(0), right = left + matrix_rows * Columns;
     place_matrix<Columns>(a, left), place_matrix<Columns>(b, right);
     device::wgmma_publish();
     __syncthreads();
-    const device::wgmma_operand all_a(left, rows), all_b(right, rows);
+    const device::wgmma_operand all_a(left, matrix_rows), all_b(right, matrix_rows);
     float d[16][4];
     LAZYPRUNE_UNROLL for (unsigned n = 0; n < 16; ++n) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 4; ++r) d[n][r] = 1e30f;
     device::wgmma_fence();
     LAZYPRUNE_UNROLL for (unsigned twice = 0; twice < 2; ++twice) LAZYPRUNE_UNROLL for (unsigned k = 0; k < Columns; k += 16) {
-      const device::wgmma_operand own_a = all_a.from(device::wgmma_place(rows, threadIdx.x / 128 * 64, 0));
-      device::wgmma(d, own_a.from(device::wgmma_place(rows, 0, k)), all_b.from(device::wgmma_place(rows, 0, k)), twice > 0 || k > 0);
+      const device::wgmma_operand own_a = all_a.from(device::wgmma_place(matrix_rows, threadIdx.x / 128 * 64, 0));
+      device::wgmma(d, own_a.from(device::wgmma_place(matrix_rows, 0, k)), all_b.from(device::wgmma_place(matrix_rows, 0, k)),
+                    twice > 0 || k > 0);
     }
     device::wgmma_commit();
     device::wgmma_wait<0>(d);
@@ -70,12 +72,12 @@ __global__ void rows_of_b(global<const std::uint16_t> a, global<const std::uint1
     }
     device::wgmma_publish();
     __syncthreads();
-    const device::wgmma_operand all_b(right, rows);
+    const device::wgmma_operand all_b(right, matrix_rows);
     float d[Columns / 8][4];
     LAZYPRUNE_UNROLL for (unsigned n = 0; n < Columns / 8; ++n) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 4; ++r) d[n][r] = 5;
     device::wgmma_fence();
     LAZYPRUNE_UNROLL for (unsigned k = 0; k < 8; ++k)
-        device::wgmma_by_rows(d, left[k][0], all_b.from(device::wgmma_place(rows, k * 16, 0)));
+        device::wgmma_by_rows(d, left[k][0], all_b.from(device::wgmma_place(matrix_rows, k * 16, 0)));
     device::wgmma_commit();
     device::wgmma_wait<0>(d, left);
     write_product(d, out);
@@ -84,7 +86,7 @@ __global__ void rows_of_b(global<const std::uint16_t> a, global<const std::uint1
 
 /// A matrix of integers from -8 to 8.
 std::vector<std::uint16_t> matrix(unsigned columns, unsigned seed) {
-  std::vector<std::uint16_t> numbers(rows * columns);
+  std::vector<std::uint16_t> numbers(matrix_rows * columns);
   for (unsigned i = 0; i < numbers.size(); ++i)
     numbers[i] = bf16_of_float(static_cast<float>(static_cast<int>((i + seed) * 2654435761u >> 7 & 0xffffu) % 17 - 8));
   return numbers;
@@ -93,8 +95,8 @@ std::vector<std::uint16_t> matrix(unsigned columns, unsigned seed) {
 template <class Kernel>
 std::vector<float> product(Kernel kernel, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b, unsigned columns) {
   on_device<std::uint16_t> left(a), right(b);
-  on_device<float> out(rows * columns);
-  device::launch(kernel, {1}, {threads}, (a.size() + b.size()) * 2, device::stream(), left.data(), right.data(), out.data());
+  on_device<float> out(matrix_rows * columns);
+  device::launch(kernel, {1}, {block_threads}, (a.size() + b.size()) * 2, device::stream(), left.data(), right.data(), out.data());
   return out.numbers();
 }
 
@@ -104,7 +106,7 @@ void check_products() {
   const auto a = matrix(Columns, 1), b = matrix(Columns, 1000), p = matrix(128, 50);
   const auto scores = product(columns_of_b<Columns>, a, b, 128), sums = product(rows_of_b<Columns>, p, b, Columns);
   std::size_t wrong = 0;
-  for (unsigned i = 0; i < rows; ++i) {
+  for (unsigned i = 0; i < matrix_rows; ++i) {
     for (unsigned j = 0; j < 128; ++j) {
       float sum = 0;
       for (unsigned k = 0; k < Columns; ++k) sum += 2 * float_of_bf16(a[i * Columns + k]) * float_of_bf16(b[j * Columns + k]);
