@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // error: with window_view also a member `window`
+// A session with this scorer adds no other errors.
+#include <lazyprune/session/any_session.hpp>
+
 #include "parts.hpp"
 
 struct mine {
@@ -8,3 +11,5 @@ struct mine {
 };
 
 policy p{mine{}, right_schedule{}, right_selector{}, right_store{}};
+session typed{p, {.layers = 2}};
+any_session erased{p, {.layers = 2}};

@@ -34,9 +34,7 @@ struct followed : Scorer {
     return leader ? std::optional<lazyprune::head_reduction>(Scorer::over_heads()) : std::nullopt;
   }
 
-  template <class View>
-    requires lazyprune::scorer_of<Scorer, View>
-  void score(const View& view, std::span<float> out) const {
+  void score(const lazyprune::view_of<Scorer>& view, std::span<float> out) const {
     Scorer::score(view, out);
     double spread = 0;
     if constexpr (requires { view.now; })  // `Scorer` adds its scores to those of earlier calls

@@ -597,7 +597,16 @@ TEST_CASE("quota is known only inside a layer, and says whether the attention ro
   };
   static_assert(counting_selector<top_k> && counting_selector<protect<any_selector>> && !counting_selector<other_selector>);
   static_assert(uniform_store<keep_all> && uniform_store<none> && uniform_store<any_store> && !uniform_store<other_store>);
+  struct remembering : last_query_attention {
+    void score(const attention_view&, std::span<float>) {}
+    head_reduction over_heads() const { return head_reduction::max; }
+  };
+  struct same_score : last_query_attention {
+    head_reduction over_heads() const { return head_reduction::max; }
+  };
   static_assert(row_scorer<last_query_attention> && !row_scorer<other_score> && !row_scorer<key_norm>);
+  static_assert(head_reducing_scorer<last_query_attention> && head_reducing_scorer<remembering>);
+  static_assert(head_reducing_scorer<same_score> && !head_reducing_scorer<other_score>);
   any_session by_keys(policy{key_norm{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
   auto other = by_keys.begin({10});
   (void)other.enter(0);

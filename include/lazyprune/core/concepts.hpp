@@ -5,15 +5,17 @@
 //   importance_scorer   s.score(view, out)       Writes out[i], the importance of active token i. Larger is more important. The type of
 //                                                `view` says which evidence the scorer needs: exactly one view of core/views.hpp, or
 //                                                every_layer<that view>. A scorer of window_view has a member `window`, the number of
-//                                                queries
+//                                                queries. A scorer of every_layer<evidence> has a function needs(), see chosen_scorer
 //   probing_scorer      s.probes(layer)          A scorer of every_layer<probe_view>. Returns the probes that it reads at a layer, as
 //                                                std::span<const head_probe>. At a layer without probes it is shown a view without them.
 //                                                It has a member `window`, too
-//   one_step_scorer     S::of_one_step           A scorer of every_layer<view>. true: its scores depend on the evidence of one step alone
+//   one_step_scorer     S::of_one_step           A scorer of every_layer<view> whose scores depend on the evidence of one step alone. The
+//                                                name stands for the scorer's own type, as row_is_score does
 //   head_reducing_scorer                         A scorer of attention that also has the function over_heads
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
-//                                                instead of one row for each head
+//                                                instead of one row for each head. A base class's over_heads is ignored if the scorer has
+//                                                a score of its own
 //   row_scorer          S::row_is_score          A scorer with over_heads whose score of a token is its number in the row that over_heads
 //                                                makes. An engine that has this row can choose tokens by it. The name stands for the
 //                                                scorer's own type, so a scorer that is derived from another one must say it anew
@@ -148,28 +150,40 @@ concept names_its_queries = (!std::same_as<View, window_view> && !std::same_as<V
 template <class S, class View>
 concept names_its_probes = !std::same_as<View, probe_view> || probing_scorer<S>;
 
-template <class S>
-concept importance_scorer =
-    std::copyable<S> && !std::is_void_v<view_of<S>> && names_its_queries<S, evidence_of<S>> && names_its_probes<S, evidence_of<S>>;
-
 /// A scorer that was chosen at run time. Its `needs()` says which evidence it needs. The session shows it an `every_layer<evidence>` with
 /// evidence of that kind.
 template <class S>
 concept chosen_scorer = scorer_of<S, every_layer<evidence>> && requires(const S s) {
   { s.needs() } -> std::same_as<scorer_needs>;
 };
+template <class S, class View>
+concept names_its_needs = !std::same_as<View, evidence> || chosen_scorer<S>;
 
-/// A scorer that says how it reduces the heads. A scorer without `over_heads` is shown each head.
+template <class S>
+concept importance_scorer = std::copyable<S> && !std::is_void_v<view_of<S>> && names_its_queries<S, evidence_of<S>> &&
+                            names_its_probes<S, evidence_of<S>> && names_its_needs<S, evidence_of<S>>;
+
+namespace detail {
+
+/// Declared only for decltype: the class that declares a member function.
+template <class Class, class Result, class... Arguments>
+Class declared_in(Result (Class::*member)(Arguments...) const);
+template <class Class, class Result, class... Arguments>
+Class declared_in(Result (Class::*member)(Arguments...));
+
+}  // namespace detail
+
+/// A scorer that says how it reduces the heads. A scorer without `over_heads` is shown each head. If a derived class has a `score` of
+/// its own, the `over_heads` of its base class is ignored.
 template <class S>
 concept head_reducing_scorer = requires(const S s) {
   { s.over_heads() } -> std::convertible_to<std::optional<head_reduction>>;
+  requires std::derived_from<decltype(detail::declared_in(&S::over_heads)), decltype(detail::declared_in(&S::score))>;
 };
 
-/// A scorer that remembers nothing from one step to the next.
+/// A scorer that remembers nothing from one step to the next: `using of_one_step = mine;` in the scorer `mine`.
 template <class S>
-concept one_step_scorer = requires {
-  requires S::of_one_step;
-};
+concept one_step_scorer = std::same_as<typename S::of_one_step, S>;
 
 /// A scorer whose score is the number in the row that `over_heads` makes.
 template <class S>
@@ -183,7 +197,7 @@ constexpr scorer_needs needs_of(const Scorer& scorer) {
   } else {
     scorer_needs needs{kind_of<evidence_of<Scorer>>(), !std::same_as<view_of<Scorer>, evidence_of<Scorer>>, 0};
     if constexpr (std::same_as<evidence_of<Scorer>, window_view> || std::same_as<evidence_of<Scorer>, probe_view>)
-      needs.window = scorer.window;
+      if constexpr (scorer_with_window<Scorer>) needs.window = scorer.window;
     if constexpr (head_reducing_scorer<Scorer>) needs.over_heads = scorer.over_heads();
     needs.of_one_step = one_step_scorer<Scorer>;
     needs.row_is_score = row_scorer<Scorer>;
@@ -277,14 +291,6 @@ template <class S>
 concept token_selector = std::copyable<S> && requires(const S s, const candidates& c, std::span<std::uint32_t> kept) {
   { s.select(c, kept) } -> std::convertible_to<std::size_t>;
 };
-
-namespace detail {
-
-/// Declared only for decltype: the class that declares a member function.
-template <class Class, class Result, class... Arguments>
-Class declared_in(Result (Class::*member)(Arguments...) const);
-
-}  // namespace detail
 
 /// A selector that says how many candidates it keeps before any score is known. One class must declare `select` and `count`: if a
 /// derived class has a `select` of its own, the `count` of its base class is ignored.

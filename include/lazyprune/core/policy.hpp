@@ -17,7 +17,8 @@ struct policy {
                 "Scorer takes several views: its score must take exactly one view type, not auto and not evidence of any kind");
   static_assert(importance_scorer<Scorer> || ambiguous_scorer<Scorer>,
                 "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view of core/views.hpp; with "
-                "window_view also a member `window`; with every_layer<probe_view> also `window` and probes(layer))");
+                "window_view also a member `window`; with every_layer<probe_view> also `window` and probes(layer); with "
+                "every_layer<evidence> also needs())");
   static_assert(any_kind_of_schedule<Schedule>,
                 "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
                 "std::span<const float> scores) const");

@@ -223,7 +223,7 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
 /// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
 struct calibrated_attention {
   static constexpr std::string_view name = "calibrated_attention";
-  static constexpr bool of_one_step = true;
+  using of_one_step = calibrated_attention;
   positive window = 64;
   positive block = 32;
   std::optional<calibration> chosen{};
