@@ -109,6 +109,9 @@ TEST_CASE("the limit is the reserved number of tokens, or 2^32 - 2") {
   CHECK(session.limit() == 0xffff'fffe);
   session.reserve(3);
   CHECK(session.limit() == 3);
+  session.reserve(0);
+  CHECK(session.limit() == 0xffff'fffe);
+  CHECK(error_of([&] { session.reserve(1); }) == at("session: reserve", {"3 known", ", found 1"}));
   CHECK(session_of(2, 1).limit() == 1);
 }
 
@@ -142,6 +145,34 @@ TEST_CASE("a layer entered after the last one has an empty plan, and abandon end
     session.abandon();
     CHECK(session.known() == 0);
   }
+}
+
+TEST_CASE("a call during a step says how many layers were left, or that the step is unfinished") {
+  const auto refused = [](auto& session) { return error_of([&] { static_cast<void>(session.begin({.tokens = 1})); }); };
+  const auto too_few = [](std::string left) {
+    return at("session: begin", {"all 3 layers", ", found leave() of " + left}, error_code::wrong_order);
+  };
+  const auto unfinished = at("session: begin", {"expected finish()", "an unfinished step"}, error_code::wrong_order);
+  auto session = session_of(3);
+  auto step = session.begin({.tokens = 4});
+  CHECK(refused(session) == too_few("0"));
+  step.enter(0);
+  CHECK(refused(session) == too_few("0"));
+  step.leave();
+  step.finish();  // too early
+  CHECK(refused(session) == too_few("1"));
+  session.abandon();
+  step.enter(1);  // of a step that was given up
+  CHECK(refused(session) == unfinished);
+  session.abandon();
+  step = session.begin({.tokens = 4});
+  for (layer_id l = 0; l < 3; ++l) {
+    step.enter(l);
+    step.leave();
+  }
+  CHECK(refused(session) == unfinished);
+  step.finish();
+  CHECK(!refused(session).code);
 }
 
 TEST_CASE("abandon forgets a call that was out of order after a finished step") {

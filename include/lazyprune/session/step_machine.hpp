@@ -68,7 +68,8 @@ class step_machine {
   virtual layer_id chunk_layers(phase phase) const noexcept = 0;
 
   /// The tokens that left all later plans since the last `begin`, ascending. Their keys and values can be freed. Valid until the session is
-  /// next changed. After `abandon` the list stays, but without the tokens that the step added.
+  /// next changed. After `abandon` the list stays, but without the tokens that the step added. Read it then, too, because the next `begin`
+  /// clears it.
   std::span<const position> losses() const noexcept { return losses_; }
 
   /// Throws the `error` that `begin` would throw.
@@ -82,11 +83,12 @@ class step_machine {
   }
 
   /// Makes room for a sequence of `max_tokens` tokens and sets this limit. From then on nothing allocates. 0 makes no room and removes the
-  /// limit. Call it between steps. Throws `error` if `max_tokens` is less than the number of known tokens, or if it is 2^32 - 1 or more.
+  /// limit. Call it between steps. Throws `error` if `max_tokens` is not 0 and less than the number of known tokens, or if it is 2^32 - 1
+  /// or more.
   void reserve(std::size_t max_tokens) {
     require_between_steps("reserve");
-    if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
-      report_error(error("session", "reserve", "at least the " + std::to_string(known()) + " known tokens, and fewer than 2^32 - 1",
+    if ((max_tokens > 0 && max_tokens < known()) || max_tokens >= frontier_table::no_slot)
+      report_error(error("session", "reserve", "0, or at least the " + std::to_string(known()) + " known tokens, and fewer than 2^32 - 1",
                          std::to_string(max_tokens)));
     grow(max_tokens);
     limit_ = max_tokens;
@@ -416,6 +418,10 @@ class step_machine {
   using origin = row_source::origin;
 
   void require_between_steps(const char* what) const {
+    if (in_step_ && layer_ < depth_)
+      report_error(error("session", what,
+                         "leave() of all " + std::to_string(depth_) + " layers and finish(), or abandon() or reset(), before this call",
+                         "leave() of " + std::to_string(layer_), error_code::wrong_order));
     if (in_step_ || out_of_order_)
       report_error(
           error("session", what, "finish(), abandon() or reset() before this call", "an unfinished step", error_code::wrong_order));
