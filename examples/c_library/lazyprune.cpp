@@ -612,13 +612,16 @@ window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidenc
                          plan.rows.last(queries), s.probabilities.data());
 }
 
+void require_attention(const lazyprune_evidence& e) {
+  if (!e.data && (!e.query || !e.keys)) wrong("evidence: data", "probabilities, or a query and keys", "null");
+}
+
 /// Returns the caller's probabilities (queries, heads, active), or computes them from the caller's queries and keys.
 window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
   const layer_plan& plan = *s.inside;
   const std::size_t active = plan.active.size();
   check_size(e.heads, "evidence: heads");
   if (!e.data) {
-    if (!e.query || !e.keys) wrong("evidence: data", "probabilities, or a query and keys", "null");
     check_heads(e);
     return computed_probabilities(s, e, queries);
   }
@@ -701,8 +704,10 @@ shown_by_engine read_evidence(lazyprune_session& s, const lazyprune_evidence* po
     case evidence_kind::none:
       break;
     case evidence_kind::attention:
+      require_attention(e);
       return evidence(probabilities_of(s, e, 1).query(0));
     case evidence_kind::window:
+      require_attention(e);
       if (e.queries != s.step->window())
         wrong("evidence: queries", std::to_string(s.step->window()) + ", as the plan's window says", std::to_string(e.queries));
       return evidence(probabilities_of(s, e, e.queries));
@@ -715,6 +720,7 @@ shown_by_engine read_evidence(lazyprune_session& s, const lazyprune_evidence* po
       return evidence(key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active});
     case evidence_kind::values:
       require_data(e.values, "evidence: values");
+      require_attention(e);
       check_heads(e);
       not_below(e.values_stride, e.kv_heads * e.head_dim, "evidence: values_stride");
       check_rows({e.values, e.values_count, plan.active.size(), e.kv_heads * e.head_dim, e.values_stride}, plan.active, "evidence: values",

@@ -916,6 +916,11 @@ TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   CHECK(said(lazyprune_step_finish(s)) == complaint_at("session: finish", {}, LAZYPRUNE_WRONG_ORDER));
   CHECK(said(lazyprune_step_pages(s, 4, nullptr, 0, &count)) == complaint_at("session: pages", {}, LAZYPRUNE_WRONG_ORDER));
   CHECK(said(lazyprune_session_truncate(s, 1)) == complaint_at("session: truncate", {"0", ", found 1"}));
+  ok(lazyprune_session_adopt(s, 1));
+  ok(lazyprune_session_reserve(s, 9));
+  ok(lazyprune_session_reserve(s, 0));
+  ok(lazyprune_session_adopt(s, 9));
+  ok(lazyprune_session_truncate(s, 0));
   ok(lazyprune_session_reserve(s, 9));
   CHECK(said(lazyprune_session_adopt(s, 10)) == complaint_at("session: adopt", {"most 9", ", found 10"}, LAZYPRUNE_NO_ROOM));
   request.phase = 2;
@@ -1409,6 +1414,8 @@ TEST_CASE("an error about evidence that is not finite names the token's position
   CHECK(leave(keys, in_data(6 * kv_heads * head_dim + 1, nan)) == wrong("NaN at position 6"));
   CHECK(leave(values, [&](auto&, auto&, auto& v, auto&) { v[2 * kv_heads * head_dim] = nan; }) ==
         complaint_at("evidence: values", {", found NaN", "position 2"}));
+  for (const char* policy : {attention, window, values})
+    CHECK(leave(policy, [](auto& e, auto&, auto&, auto&) { e.data = nullptr, e.heads = e.queries = 0; }) == wrong("null"));
   const auto by_keys = [&](std::size_t bad_query, std::size_t bad_key) {
     return [=](lazyprune_evidence& e, auto&, auto& k, auto& q) {
       e.data = nullptr;

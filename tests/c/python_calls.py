@@ -223,6 +223,7 @@ def main():
             {"query": np.ones((2, 2), np.float32), "keys": np.ones((n, 1, 3), np.float32)},
         ("evidence: data", "NaN", "position 3", "head 1"):
             {"data": np.where(np.arange(2 * n).reshape(2, n) == n + 3, np.float32(np.nan), good)},
+        ("evidence: data", "a query and keys", "found null"): {},
         ("evidence: data", "null"): {"data": good, "chosen": [0, 2, 5]},
         ("session: leave", "3", "found 2"): {"chosen": [0, 5]},
         ("session: leave", "required", "position 5"): {"chosen": [0, 1, 2]},
