@@ -534,7 +534,8 @@ class Library:
         like those of a scorer.
 
         `after`: `keep` is called only after these numbers of layers, which ascend. None means that the schedule may prune
-        after any number of layers from `first` on."""
+        after any number of layers from `first` on. A session never reaches some numbers, and prunes nothing there, without an error: those from
+        its number of layers on, and 0 unless the scorer wants NOTHING."""
 
         def answer(_, pointer, scores, kept):
             def work():

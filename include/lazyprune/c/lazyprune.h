@@ -162,7 +162,8 @@ typedef struct lazyprune_evidence {
   const uint32_t* ids;
   size_t ids_count; /* must be the number of known tokens; always checked */
   /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes the probabilities of ATTENTION,
-     WINDOW, VALUES and PROBES itself, as the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. `query`
+     WINDOW, VALUES and PROBES itself, as the softmax of q.k / sqrt(head_dim). If the model uses another factor, scale the query. Give
+     `data` if the model caps these products (soft caps) or has attention sinks: the library would compute other probabilities. `query`
      (queries, heads, head_dim) and `keys` (slots, kv_heads, head_dim) must be given, both after RoPE. ATTENTION and VALUES need only one
      query, and PROBES the last plan.probe_rows. The library reads the active keys once for each query. The session also allocates memory for the probabilities, and keeps this memory. */
   const float* query;
@@ -214,7 +215,8 @@ typedef struct lazyprune_shown {
 typedef struct lazyprune_scorer {
   uint32_t struct_size;
   uint32_t wants;       /* the evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
-  uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
+  uint32_t every_layer; /* not 0: wants memory, and evidence after every layer but the last. There is none after a layer for which a schedule
+                           without `sees_scores` answers ALL_WITH_KEYS */
   uint32_t window;      /* WINDOW: number of queries, at least 1. With `every_layer` the queries are the last `window` tokens that no step
                            with outputs has read yet. These tokens are required. A chunk leaves the last window - 1 of them for a later
                            step */
@@ -248,7 +250,7 @@ typedef struct lazyprune_schedule {
   uint32_t sees_scores; /* not 0: `keep` always gets `scores` (active); 0: `scores` is null */
   /* The smallest number of done layers at which the schedule prunes, in any step. With fewer layers done, `keep` must answer EVERYTHING.
      Chunks of a prompt run at most this number of layers. 0 is always correct, but slower: chunks then run at most one layer, and the
-     step with outputs that follows must run the rest. */
+     step with outputs that follows must run the rest. If `first` is options.layers or more, the schedule never prunes; this is no error. */
   uint32_t first;
   uint32_t reserved; /* 0 */
   /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. The answer must depend on nothing but the
@@ -258,7 +260,9 @@ typedef struct lazyprune_schedule {
   void (*destroy)(void* user); /* like the `destroy` of a scorer */
   /* The numbers of done layers after which the schedule prunes, ascending (after_count). `keep` is called only after these numbers of
      layers. Null: the schedule may prune after any number from `first` on. If options.attention_after is set and the scorer reads
-     attention, a session refuses a schedule that could prune after a number of layers that is not in options.attention_after. */
+     attention, a session refuses a schedule that could prune after a number of layers that is not in options.attention_after. Numbers that
+     the session never reaches are no error, and nothing is pruned there: those from options.layers on, and 0 unless the scorer wants
+     NOTHING. */
   const uint32_t* after;
   size_t after_count;
 } lazyprune_schedule;
@@ -323,7 +327,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_policy_help(const lazyprune_registry* r
 
 /* Call the functions of this section between steps, unless their comments say otherwise. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out);
-/* Reserves room for `max_tokens` tokens and makes this the limit, as options.max_tokens does. */
+/* Reserves room for `max_tokens` tokens and makes this the limit, as options.max_tokens does. 0 removes the limit. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens);
 /* Allowed at any time. Forgets all tokens and resets the statistics. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* session);
@@ -395,7 +399,8 @@ typedef struct lazyprune_statistics {
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* session, lazyprune_statistics* out);
 
 /* The tokens that were dropped since the last lazyprune_step_begin and that no later plan has, ascending. The array is valid until the
-   session is next changed. The keys and values of these tokens, and their pages, can be freed. */
+   session is next changed. The keys and values of these tokens, and their pages, can be freed. Read them after lazyprune_session_abandon,
+   too: the step that was given up may have dropped older tokens, and the next lazyprune_step_begin empties the list. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, const uint32_t** positions, size_t* count);
 
 /* ---- one step ---- */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pruning methods from the literature, composed of the parts in this folder.
+// Pruning methods from the literature, composed of the parts in this folder. These functions do not know which layers of a model see only a
+// window. A policy's text is checked for this, and its preset's stages move (registry/policy_parts.hpp).
 #pragma once
 
 #include <algorithm>

@@ -39,8 +39,8 @@ namespace detail {
 
 /// Computes softmax(q.k / sqrt(head_dim)) over the active tokens, for each query head. Writes it to `out` (heads, active), rows `stride`
 /// floats apart. `query` (heads, head_dim) holds the queries of the query token, after RoPE. If the model uses a factor other than 1 /
-/// sqrt(head_dim), scale `query` to make up for it. Query head h reads key head h * kv_heads / heads. Throws `error` (bad_input) with the
-/// token's position if a number of the query or of a key is not finite.
+/// sqrt(head_dim), scale `query` to make up for it. Soft caps and attention sinks are not supported. Query head h reads key head
+/// h * kv_heads / heads. Throws `error` (bad_input) with the token's position if a number of the query or of a key is not finite.
 template <class Q, class K>
 attention_view query_attention(const Q* query, std::size_t heads, const key_rows<K>& keys, std::span<const position> active, float* out,
                                std::size_t stride) {

@@ -17,6 +17,8 @@ LAZYPRUNE_PRECISE_MATH_BEGIN
 namespace lazyprune {
 inline namespace v0 {
 
+/// A session never reaches some stages, which then prune nothing, without an error: those with `after` >= the number of layers, and those
+/// with `after` == 0 under a scorer that needs evidence. Texts with such stages are refused (registry/policy_parts.hpp).
 struct stage {
   layer_id after;  // the number of layers that are done when the stage prunes; 0: before the first layer
   fraction share;  // the share of the active tokens that goes on
