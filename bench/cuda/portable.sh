@@ -45,6 +45,16 @@ pc_prefix() {
   esac
 }
 
+# Copies the traces that the tests on the GPU read, and the models that these name.
+pack_data() {
+  models=$(grep -ho '"model": *"models/[^"]*"' "$LAZYPRUNE_TEST_DATA"/traces/*.json | cut -d'"' -f4 | sort -u)
+  for folder in traces $models; do
+    mkdir -p ".portable/data/$folder"
+    cp -RL "$LAZYPRUNE_TEST_DATA/$folder/." ".portable/data/$folder"
+  done
+  rm -f .portable/data/models/*/ref64_* .portable/data/models/*/*/ref64_* # recorded logits, which these tests do not read
+}
+
 pack() {
   build=build-portable
   case $# in
@@ -63,10 +73,7 @@ pack() {
   strip -o .portable/lazyprune.tests.gpu "$build/tests/lazyprune.tests.gpu"
   for library in $(small_libraries .portable/lazyprune .portable/lazyprune.tests.gpu); do cp -L "$library" .portable/lib; done
   pack_packages .portable/packages libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev doctest-dev
-  for folder in traces models; do
-    [ -z "${LAZYPRUNE_TEST_DATA:-}" ] || { mkdir -p .portable/data && cp -RL "$LAZYPRUNE_TEST_DATA/$folder" .portable/data; }
-  done
-  rm -f .portable/data/models/*/ref64_* # recorded logits; no test on the GPU reads them
+  [ -z "${LAZYPRUNE_TEST_DATA:-}" ] || pack_data
   commit=$(git rev-parse --short HEAD 2>/dev/null) || commit=unknown
   git diff --quiet HEAD 2>/dev/null || commit="$commit with changes"
   echo "$commit" >.portable/commit
