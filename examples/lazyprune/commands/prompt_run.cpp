@@ -117,10 +117,12 @@ chat_prompt prompt_run::prompt(const std::string& text) const {
   return prompt_of(*chat_, *tokens_, chat_of(flags_, text), documents());
 }
 
-void prompt_run::keep(const position_spans& kept) {
-  if (!chat_) return;
-  pruned_.spec = policy_for_prompt(std::move(pruned_.spec), kept);
-  pruned_.text = flags_of(pruned_.spec, layers_of(model_.config()), policies_);
+named_policy prompt_run::pruned_except(const position_spans& kept) const {
+  named_policy policy = pruned_;
+  if (!chat_) return policy;
+  policy.spec = policy_for_prompt(std::move(policy.spec), kept);
+  policy.text = flags_of(policy.spec, layers_of(model_.config()), policies_);
+  return policy;
 }
 
 std::vector<token_id> prompt_run::encode(const std::string& text) const {

@@ -54,6 +54,11 @@ class prompt_run {
   lazyprune::program::engine& engine() const { return *engine_; }
 
   const named_policy& pruned() const { return pruned_; }
+  /// The same policy, which never prunes these positions of a prompt, nor the prompt's last tokens (policy_for_prompt). If the run uses no
+  /// template, it is `pruned()`.
+  named_policy pruned_except(const position_spans& kept) const;
+  /// From now on `pruned()` is `pruned_except(kept)`.
+  void keep(const position_spans& kept) { pruned_ = pruned_except(kept); }
   const named_policy& dense() const { return dense_; }
   any_session new_session(const named_policy& policy) const;
 
@@ -63,10 +68,6 @@ class prompt_run {
 
   /// The chat as the model's template writes it. The run must use a template. Throws `error` if the template refuses the chat.
   rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
-
-  /// Sessions that are made after this call never prune these positions, nor the last tokens (policy_for_prompt). Does nothing if the run
-  /// uses no template.
-  void keep(const position_spans& kept);
 
   /// Throws `error` if the prompt is empty or does not fit into the context. `which` names the prompt, if there are several.
   void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;

@@ -39,28 +39,18 @@ std::vector<std::string> read_questions(const std::string& file) {
 }
 
 /// The length of the longest common prefix of all prompts, in tokens. At least one token of each prompt is left as its query.
-std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
-  const std::vector<token_id>& first = prompts.front();
+std::size_t shared_length(const std::vector<chat_prompt>& prompts) {
+  const std::vector<token_id>& first = prompts.front().ids;
   std::size_t shared = first.size();
-  for (const std::vector<token_id>& prompt : prompts) {
-    const auto parting = std::ranges::mismatch(first, prompt).in1 - first.begin();
-    shared = std::min({shared, static_cast<std::size_t>(parting), prompt.size() - 1});
+  for (const chat_prompt& prompt : prompts) {
+    const auto parting = std::ranges::mismatch(first, prompt.ids).in1 - first.begin();
+    shared = std::min({shared, static_cast<std::size_t>(parting), prompt.ids.size() - 1});
   }
   return shared;
 }
 
-/// The spans' positions before `end`. All prompts have the same tokens there, so these positions suit each prompt. The template's tokens
-/// after a question are kept only if they are among the last tokens (--keep-last).
-position_spans those_before(const position_spans& spans, std::size_t end) {
-  std::vector<position_span> all;
-  for (const position_span& each : spans.list())
-    if (each.first < end) all.push_back({each.first, std::min(each.last, static_cast<position>(end - 1))});
-  return position_spans(std::move(all));
-}
-
-/// A policy, and the common prefix of the prompts, read under this policy.
+/// The common prefix of the prompts, read in chunks. They run only layers before the first pruning.
 struct reader {
-  const named_policy& policy;
   shared_prefix shared{};
   std::unique_ptr<prompt_prefix> beginning{};
 };
@@ -69,23 +59,18 @@ class questions_run {
  public:
   questions_run(const run_flags& flags, const std::string& document, std::vector<std::string> questions, const policy_registry& policies)
       : flags_(flags), questions_(std::move(questions)), run_(flags, policies) {
-    position_spans kept;
     for (const std::string& question : questions_) {
-      chat_prompt prompt = run_.prompt(document + '\n' + question);
-      prompts_.push_back(std::move(prompt.ids));
-      kept = std::move(prompt.kept);
-      run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
+      prompts_.push_back(run_.prompt(document + '\n' + question));
+      run_.check_length(prompts_.back().ids, "question " + std::to_string(prompts_.size()));
     }
-    const rope_kind rope = rope_of(prompts_.front());
-    const bool alike = std::ranges::all_of(prompts_, [&](const auto& prompt) { return rope_of(prompt) == rope; });
-    const std::size_t common = shared_length(prompts_);
-    if (run_.generates() && alike) shared_ = common;
-    run_.keep(those_before(kept, common));
+    const rope_kind rope = rope_of(prompts_.front().ids);
+    const bool alike = std::ranges::all_of(prompts_, [&](const chat_prompt& prompt) { return rope_of(prompt.ids) == rope; });
+    if (run_.generates() && alike) shared_ = shared_length(prompts_);
   }
 
   int run() {
-    reader pruned{run_.pruned()}, dense{run_.dense()};
-    if (run_.load(prompts_.front()) && read(pruned) && (!flags_.compare || read(dense)))
+    reader pruned, dense;
+    if (run_.load(prompts_.front().ids) && read(pruned, run_.pruned()) && (!flags_.compare || read(dense, run_.dense())))
       for (std::size_t i = 0; i < prompts_.size() && !interrupted(); ++i) ask(i, pruned, dense);
     if (!flags_.json) report(results_, questions_.size(), flags_.verbose);
     return 0;
@@ -101,15 +86,15 @@ class questions_run {
   /// With LongRoPE, the rotary factors depend on the length of prompt and answer. Prompts with different factors cannot share rows.
   rope_kind rope_of(const std::vector<token_id>& prompt) const { return rope_kind_for(run_.model().config(), length_with(prompt)); }
 
-  bool read(reader& r) {
+  bool read(reader& r, const named_policy& policy) {
     using clock = std::chrono::steady_clock;
     const auto start = clock::now();
     generation_options options = run_.options();
-    if (shared_ > 0) options.expected = length_with(prompts_.front());
+    if (shared_ > 0) options.expected = length_with(prompts_.front().ids);
     reading_progress progress(shared_, !flags_.json);
     step_observers observers{&progress, options.observer};
     options.observer = &observers;
-    r.beginning = run_.engine().read(run_.new_session(r.policy), std::span(prompts_.front()).first(shared_), options);
+    r.beginning = run_.engine().read(run_.new_session(policy), std::span(prompts_.front().ids).first(shared_), options);
     if (!r.beginning) return false;
     r.shared = {shared_, r.beginning->rows(), std::chrono::duration<double>(clock::now() - start).count()};
     return true;
@@ -117,17 +102,18 @@ class questions_run {
 
   void ask(std::size_t number, reader& pruned, reader& dense) {
     if (!flags_.json) std::cout << (number > 0 ? "\n" : "") << "> " << questions_[number] << '\n' << std::flush;
-    question_outcome result{answer(number, pruned, !flags_.json), std::nullopt};
-    if (flags_.compare && !interrupted()) result.dense = answer(number, dense, false);
+    const named_policy policy = run_.pruned_except(prompts_[number].kept);
+    question_outcome result{answer(number, pruned, policy, !flags_.json), std::nullopt};
+    if (flags_.compare && !interrupted()) result.dense = answer(number, dense, run_.dense(), false);
     if (interrupted()) result.dense.reset();  // a run that was cut short cannot be compared
     if (flags_.json) std::cout << to_json(run_.heading(), result.pruned, result.dense) << std::flush;
     results_.push_back(std::move(result));
   }
 
-  outcome answer(std::size_t number, reader& r, bool show) {
-    const std::vector<token_id>& prompt = prompts_[number];
-    outcome result = run_.answer(r.policy, prompt, shared_, show, [&](const generation_options& options) {
-      return r.beginning->generate(std::span(prompt).subspan(shared_), options);
+  outcome answer(std::size_t number, reader& r, const named_policy& policy, bool show) {
+    const std::vector<token_id>& prompt = prompts_[number].ids;
+    outcome result = run_.answer(policy, prompt, shared_, show, [&](const generation_options& options) {
+      return r.beginning->generate(run_.new_session(policy), std::span(prompt).subspan(shared_), options);
     });
     result.shared = r.shared;
     return result;
@@ -136,7 +122,7 @@ class questions_run {
   run_flags flags_;
   std::vector<std::string> questions_;
   prompt_run run_;
-  std::vector<std::vector<token_id>> prompts_;
+  std::vector<chat_prompt> prompts_;
   std::size_t shared_ = 0;  // tokens
   std::vector<question_outcome> results_;
 };

@@ -64,9 +64,10 @@ class prompt_prefix {
   virtual std::size_t rows() const = 0;
   /// Frees the scratch memory; the next `generate` allocates it again. Call this when many prefixes are kept at once.
   virtual void release_scratch() = 0;
-  /// Generates in a fork of the prefix: reads `rest`, the tokens of the prompt after the prefix, then generates (see lazyprune::generate).
-  /// The cost leaves out the prefix's rows, but `dense_rows` and `share_prompt` cover the whole prompt.
-  virtual generation generate(std::span<const token_id> rest, const generation_options& options) = 0;
+  /// Generates in a fork of the prefix under the session's policy (sequence::fork): reads `rest`, the tokens of the prompt after the
+  /// prefix, then generates (see lazyprune::generate). The cost leaves out the prefix's rows, but `dense_rows` and `share_prompt` cover the
+  /// whole prompt.
+  virtual generation generate(any_session session, std::span<const token_id> rest, const generation_options& options) = 0;
 };
 
 /// One of several sequences that are generated together. If `after` is set, the session takes over that prefix (sequence::fork), and

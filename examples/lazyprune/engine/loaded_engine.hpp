@@ -45,8 +45,8 @@ class forked_beginning final : public prompt_prefix {
   std::size_t rows() const override { return seq_.session().stats().rows; }
   void release_scratch() override { scratch_.reset(); }
 
-  generation generate(std::span<const token_id> rest, const generation_options& options) override {
-    sequence<Backend> answer = seq_.fork();
+  generation generate(any_session session, std::span<const token_id> rest, const generation_options& options) override {
+    sequence<Backend> answer = seq_.fork(std::move(session));
     generation result = lazyprune::generate(work(), answer, rest, options);
     const statistics whole = result.cost;
     result.cost = whole - seq_.session().stats();

@@ -220,6 +220,26 @@ TEST_CASE("with a template, only the last user's text is pruned, also in a conve
   CHECK(turns[0]["tokens"] == model.answer(joined(hard, {"-p", document + asked}))["tokens"]);
 }
 
+TEST_CASE("each question about a document gets the answer of a run on the whole chat, also if only the template's tokens are kept") {
+  const chat_model model;
+  std::string document;
+  for (int i = 0; i < 6; ++i) document += said + '\n';
+  write_file(model.folder / "document.txt", document);
+  write_file(model.folder / "questions.txt", asked + "\nquestion : where did the council arrive after the harvest ?\nwhere ?\n");
+  const std::vector<std::string> flags{"--stages",  "2:0.2,4:0.5", "--keep-last", "1",   "-n",     "20", "--ignore-eos",
+                                       "--backend", "reference",   "--dtype",     "f32", "--seed", "3"};
+  const auto answers = model.answers(joined(flags, {"-f", model.folder / "document.txt", "--questions", model.folder / "questions.txt"}));
+  REQUIRE(answers.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const std::string question = lines_of(file_text(model.folder / "questions.txt"))[i];
+    const json alone = model.answer(joined(flags, {"-p", document + question}));
+    for (const char* key : {"tokens", "policy", "prompt_tokens"}) CHECK(answers[i][key] == alone[key]);
+    for (const char* key : {"dense_rows", "share_prompt", "revived"}) CHECK(answers[i]["computed"][key] == alone["computed"][key]);
+    CHECK(answers[i]["computed"]["rows"].get<int>() + answers[i]["shared_rows"].get<int>() == alone["computed"]["rows"]);
+  }
+}
+
 TEST_CASE("--document-roles chooses whose texts may be pruned, in one turn and in a conversation") {
   const chat_model model;
   std::string document;
