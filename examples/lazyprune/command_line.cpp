@@ -689,7 +689,10 @@ void add_merge(CLI::App& program, action& chosen) {
       "  lazyprune sweep -d hotpotqa.jsonl --part 1/2 --out part1   # on one machine\n"
       "  lazyprune sweep -d hotpotqa.jsonl --part 2/2 --out part2   # on another one\n"
       "  lazyprune merge part1 part2 --out results");
-  choose(command, chosen, [flags] { return merge(*flags); });
+  choose(command, chosen, [flags] {
+    check_flags(*flags);
+    return merge(*flags);
+  });
 }
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
@@ -871,7 +874,10 @@ void add_serve(CLI::App& program, action& chosen, const policy_registry& policie
       "Examples:\n"
       "  lazyprune serve -m MODEL.gguf      # then open http://localhost:8080/ in a browser, or:\n"
       "  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
-  choose(command, chosen, [flags, &policies] { return serve(*flags, policies); });
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return serve(*flags, policies);
+  });
 }
 
 void add_tokenize(CLI::App& program, action& chosen) {

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "flag_checks.hpp"
 
+#include <filesystem>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include "models/model_choice.hpp"
+#include "questions/comparison_file.hpp"
+#include "questions/recorded_prediction.hpp"
+#include "questions/results.hpp"
+#include "questions/run_record.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/descriptor.hpp>
+#include <lazyprune/files/pruning_file.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -13,6 +24,35 @@ namespace {
 void check_texts_or_samples(std::string_view who, const question_flags& questions) {
   if (questions.texts.files.empty() == questions.data.empty())
     throw error(who, "", "texts (-f) or samples (-d)", questions.data.empty() ? "neither" : "both");
+}
+
+/// Throws `error` if writing to a path would replace something that the command reads. "-" among the inputs is stdin. Devices and pipes are
+/// not replaced.
+void check_output(std::string_view flag, const std::string& output, const std::vector<std::string>& inputs) {
+  std::error_code failure;
+  if (std::filesystem::is_other(output, failure)) return;
+  for (const std::string& input : inputs)
+    if (same_file(input == "-" ? "/dev/stdin" : input, output)) throw error(flag, "", "a path at which nothing is read", input);
+}
+
+/// The same for the files that commands write into the folder of --out.
+void check_output_folder(const std::string& directory, const std::vector<std::string>& inputs) {
+  if (directory.empty()) return;
+  for (const std::string_view name :
+       {recorded_prediction::file_name, recorded_comparison::file_name, record_file_name, std::string_view("sweep.csv"),
+        std::string_view("report.html"), std::string_view("accuracy.svg"), std::string_view("search.jsonl"), std::string_view("search.csv"),
+        std::string_view(pruning_file::name)})
+    check_output("--out", file_in(directory, name), inputs);
+}
+
+std::vector<std::string> inputs_of(const model_flags& model) { return {model_path(model).string(), model.pruning_file}; }
+
+std::vector<std::string> inputs_of(const model_flags& model, const question_flags& questions) {
+  std::vector<std::string> inputs = inputs_of(model);
+  inputs.push_back(questions.words.file);
+  inputs.insert(inputs.end(), questions.data.begin(), questions.data.end());
+  inputs.insert(inputs.end(), questions.texts.files.begin(), questions.texts.files.end());
+  return inputs;
 }
 
 void check_directory(std::string_view who, const std::string& directory) {
@@ -76,6 +116,9 @@ void check_flags(const run_flags& flags) {
   if (!flags.stops.empty() && !flags.force.empty())
     throw error("--stop", "", "either --stop or --force-ids: the ids fix the number of steps", "both");
   check_trace(flags);
+  std::vector<std::string> inputs = inputs_of(flags.model);
+  inputs.insert(inputs.end(), {flags.file.value_or(""), flags.prompt == "-" ? "-" : "", flags.messages, flags.words.file});
+  check_output("--trace", flags.trace, inputs);
 }
 
 void check_flags(const tokenize_flags& flags) {
@@ -95,13 +138,24 @@ void check_flags(const eval_flags& flags) {
     throw error("eval", "", "one of -d and --predictions", flags.predictions.empty() ? "none" : "both");
   if (flags.parts.part && flags.questions.data.empty()) throw error("--part", "", "-d with it", "--predictions");
   check_parts(flags.parts, flags.predicted, flags.resume);
+  const std::vector<std::string> inputs = inputs_of(flags.model, flags.questions);
+  if (flags.parts.part)
+    check_output_folder(flags.predicted, inputs);
+  else
+    check_output("--out", flags.predicted, inputs);
 }
 
-void check_flags(const calibrate_flags& flags) { check_texts_or_samples("calibrate", flags.questions); }
+void check_flags(const calibrate_flags& flags) {
+  check_texts_or_samples("calibrate", flags.questions);
+  check_output("--out", flags.out, inputs_of(flags.model, flags.questions));
+}
 
 void check_flags(const fidelity_flags& flags) {
   if (flags.texts.empty()) throw error("fidelity", "", "texts, by -f FILE", "none");
   check_parts(flags.parts, flags.directory, flags.resume);
+  std::vector<std::string> inputs = inputs_of(flags.model);
+  inputs.insert(inputs.end(), flags.texts.begin(), flags.texts.end());
+  check_output_folder(flags.directory, inputs);
   if (!flags.compares_methods()) return;
   policy_spec others = flags.policy;
   others.keep_first.reset();
@@ -115,6 +169,7 @@ void check_flags(const sweep_flags& flags) {
   check_texts_or_samples("sweep", flags.questions);
   check_directory("sweep", flags.directory);
   check_parts(flags.parts, flags.directory, flags.resume);
+  check_output_folder(flags.directory, inputs_of(flags.model, flags.questions));
 }
 
 void check_flags(const search_flags& flags) {
@@ -122,6 +177,17 @@ void check_flags(const search_flags& flags) {
   check_directory("search", flags.directory);
   if (flags.parts.decode == "only")
     throw error("--decode", "", "same, kept or dense: a search prunes the prompt and counts its rows", *flags.parts.decode);
+  check_output_folder(flags.directory, inputs_of(flags.model, flags.questions));
+}
+
+void check_flags(const merge_flags& flags) { check_output("--out", flags.directory, flags.parts); }
+
+void check_flags(const serve_flags& flags) {
+  std::vector<std::string> inputs = inputs_of(flags.model);
+  inputs.insert(inputs.end(), {flags.key_file, flags.words.file});
+  check_output("--cache-file", flags.cache_file, inputs);
+  inputs.push_back(flags.cache_file);
+  check_output("--log", flags.log, inputs);
 }
 
 }  // namespace program

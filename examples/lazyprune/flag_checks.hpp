@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Checks flags that need or exclude each other. Each check throws `error` with the name of the wrong flag.
+// Checks flags that need or exclude each other, and refuses an output that would replace an input. Each check throws `error` with the name
+// of the wrong flag.
 #pragma once
 
 #include "commands/bench.hpp"
 #include "commands/calibrate.hpp"
 #include "commands/eval.hpp"
 #include "commands/fidelity.hpp"
+#include "commands/merge.hpp"
 #include "commands/run.hpp"
 #include "commands/search.hpp"
+#include "commands/serve.hpp"
 #include "commands/sweep.hpp"
 #include "commands/tokenize.hpp"
 
@@ -22,6 +25,8 @@ void check_flags(const calibrate_flags& flags);
 void check_flags(const fidelity_flags& flags);
 void check_flags(const sweep_flags& flags);
 void check_flags(const search_flags& flags);
+void check_flags(const merge_flags& flags);
+void check_flags(const serve_flags& flags);
 
 }  // namespace program
 }  // namespace lazyprune

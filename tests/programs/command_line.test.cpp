@@ -219,3 +219,38 @@ TEST_CASE("wrong flags for traces and stop texts are refused") {
   CHECK(fault({"--stop", ""}) == complaint_at("--stop"));
   CHECK(complaint(lazyprune_program({"run", "-f", "/nowhere/prompt.txt"})) == complaint_at("/nowhere/prompt.txt"));
 }
+
+TEST_CASE("an output that would replace an input is refused, and the input stays") {
+  const temporary_folder files;
+  const std::string text = "the only copy\n", task = files / "task.jsonl", folder = files / "folder", predictions = "predictions.jsonl";
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_directory_symlink(folder, files / "link");
+  const std::string in_folder = folder + "/" + predictions, comparisons = folder + "/comparisons.jsonl";
+  for (const std::string& file : {task, in_folder, comparisons, folder + "/search.jsonl"}) write_file(file, text);
+  std::filesystem::create_symlink(task, files / "other.jsonl");
+  const auto refused = [&](const std::string& flag, const std::string& input, const std::vector<std::string>& words,
+                           const std::string& typed = {}) {
+    CAPTURE(words);
+    CHECK(complaint(lazyprune_program(words, typed)) == complaint_at(flag, {", found " + input}));
+    CHECK(file_text(std::filesystem::is_regular_file(input) ? input : task) == text);
+  };
+  const std::string other = files / "other.jsonl", none = files / "none";
+  refused("--trace", task, {"run", "-f", task, "--trace", task});
+  refused("--trace", task, {"run", "-f", task, "--trace", other});
+  refused("--trace", task, {"run", "-f", none, "-p", "x", "--chat-template-file", task, "--trace", task});
+  refused("--trace", task, {"run", "--messages", task, "--trace", task});
+  refused("--trace", task, {"run", "-p", "x", "-m", task, "--trace", task});
+  refused("--trace", task, {"run", "-p", "x", "--pruning-file", task, "--trace", task});
+  refused("--out", other, {"eval", "-d", none, "-d", other, "--out", task});
+  refused("--out", task, {"eval", "-d", task, "--out", task, "--resume"});
+  refused("--out", in_folder, {"eval", "-d", in_folder, "--part", "1/2", "--out", files / "link"});
+  refused("--out", task, {"calibrate", "-f", none, "-f", task, "--out", task});
+  refused("--out", task, {"calibrate", "-d", task, "--out", task});
+  refused("--out", comparisons, {"fidelity", "-f", comparisons, "--out", folder});
+  refused("--out", in_folder, {"sweep", "-d", in_folder, "--out", folder});
+  refused("--out", folder + "/search.jsonl", {"search", "-d", folder + "/search.jsonl", "--out", folder});
+  refused("--out", files / "link", {"merge", files / "link", "--out", folder});
+  refused("--log", task, {"serve", "--api-key-file", task, "--log", task});
+  refused("--log", task, {"serve", "--cache-file", task, "--log", task});
+  refused("--cache-file", task, {"serve", "--chat-template-file", task, "--cache-file", task});
+}
