@@ -452,7 +452,7 @@ void add_compare(CLI::App& program, action& chosen, const policy_registry& polic
     if ((other->count() > 0) == (against->count() > 0))
       throw error("compare", "", "B.jsonl or --against MODEL", other->count() > 0 ? "both" : "neither");
     if (against->count() == 0 && force->count() > 0) throw error("--force-plan", "", "--against MODEL with it", "none");
-    if (against->count() == 0 && flags->policy != policy_spec{})
+    if (against->count() == 0 && (flags->policy != policy_spec{} || !flags->model.pruning_file.empty()))
       throw error("compare", "", "no pruning flags without --against MODEL", "some");
     return compare(*flags, policies);
   });

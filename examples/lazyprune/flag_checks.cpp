@@ -125,10 +125,14 @@ void check_flags(const tokenize_flags& flags) {
   const int inputs =
       flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty() + !flags.messages.empty() + !flags.requests.empty();
   if (inputs != 1) throw error("tokenize", "", "one of -p, -f, --ids, --messages and --jsonl", inputs == 0 ? "none" : "several");
+  if (flags.messages.empty() && flags.requests.empty() && !flags.words.given().empty())
+    throw error(flags.words.given(), "", "a chat: --messages or --jsonl", "a plain text or ids");
 }
 
 void check_flags(const bench_flags& flags) {
   if (!flags.shape.empty() && !flags.model.path.empty()) throw error("--random-weights", "", "either -m or --random-weights", "both");
+  if (!flags.shape.empty() && !flags.model.pruning_file.empty())
+    throw error("--pruning-file", "", "either --pruning-file or --random-weights: a file of pruning belongs to a model", "both");
   if (flags.peak && flags.backend.backend == "reference")
     throw error("--peak", "", "--backend cpu or cuda: only their peak is known", flags.backend.backend);
 }

@@ -180,9 +180,33 @@ TEST_CASE("unknown names of backends, types and policies are refused") {
   CHECK(fault({"--stages", "0:0.5"}) == complaint_at("--stages: 0:0.5", {"1 to 5", ", found 0"}));
   CHECK(fault({"--stages", "3:1.5"}) == complaint_at("stages: stage 1"));
   CHECK(complaint(lazyprune_program({"bench", "--random-weights", "gpt"})) == complaint_at("--random-weights", {"tinyllama-1.1b, "}));
+  CHECK(complaint(lazyprune_program({"bench", "--random-weights", "pocket", "--pruning-file", "/nowhere.json"})) ==
+        complaint_at("--pruning-file", {"--pruning-file or --random-weights"}));
+  CHECK(complaint(lazyprune_program({"compare", "a.jsonl", "b.jsonl", "--pruning-file", "/nowhere.json"})) ==
+        complaint_at("compare", {"--against"}));
   CHECK(complaint(lazyprune_program({"bench", "-m", "x", "--random-weights", "pocket"})) ==
         complaint_at("--random-weights", {"-m or --random-weights"}));
   CHECK(complaint(lazyprune_program({"bench", "-o", "xml"})) == complaint_at("--output", {"md, json or csv", ", found xml"}));
+}
+
+TEST_CASE("flags of a chat template are refused where no template is used") {
+  const std::vector<std::vector<std::string>> flags{{"--chat-template-file", "/nowhere.jinja"}, {"--template-var", "a=1"}};
+  const temporary_folder files;
+  write_file(files / "text.txt", "the old council");
+  for (const std::vector<std::string>& flag : flags) {
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"tokenize", "-p", "x"}, {"tokenize", "--ids", "1"}})
+      CHECK(complaint(lazyprune_program(joined(command, flag))) == complaint_at(flag[0], {"--messages"}));
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"eval"},
+                                                    {"eval", "--chat", "llama2"},
+                                                    {"sweep", "--out", files / "out"},
+                                                    {"search", "--out", files / "out"},
+                                                    {"calibrate", "--out", files / "out"}})
+      CHECK(complaint(lazyprune_program(joined(joined(command, {"-d", prompts("few_shot")}), flag))) ==
+            complaint_at(flag[0], {"--chat template"}));
+  }
+  // Without samples, the questions are put into the model's template, which the bundled model has not.
+  CHECK(complaint(lazyprune_program({"search", "--out", files / "out", "-f", prompts("few_shot"), "--template-var", "a=1"})) ==
+        complaint_at("--template-var", {"--chat template"}));
 }
 
 TEST_CASE("token ids outside the vocabulary, and prompts that are too long or empty, are refused") {

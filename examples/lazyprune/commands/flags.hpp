@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "questions/run_part.hpp"
@@ -16,6 +17,9 @@ namespace program {
 struct template_flags {
   std::string file{};                    // a file with a template that replaces the model's own; empty: the model's own is used
   std::vector<std::string> variables{};  // each KEY=VALUE
+
+  /// The name of a flag that is given; empty: none is.
+  std::string_view given() const { return !file.empty() ? "--chat-template-file" : !variables.empty() ? "--template-var" : ""; }
 };
 
 struct model_flags {

@@ -53,8 +53,8 @@ named_policy named(const chosen_policy& chosen, const opened_model& model, const
 /// Throws `error` if a flag is given that has an effect only in a chat.
 void refuse_flags_of_chats(const run_flags& flags) {
   for (const auto& [given, flag] :
-       {std::pair(flags.documents.has_value(), "--document-roles"), std::pair(flags.system.has_value(), "--system"),
-        std::pair(!flags.words.file.empty(), "--chat-template-file"), std::pair(!flags.words.variables.empty(), "--template-var")})
+       {std::pair(flags.documents.has_value(), std::string_view("--document-roles")),
+        std::pair(flags.system.has_value(), std::string_view("--system")), std::pair(!flags.words.given().empty(), flags.words.given())})
     if (given) throw error(flag, "", "a chat: --chat, or -f and -p with a model that has a chat template", "a prompt of plain text");
 }
 

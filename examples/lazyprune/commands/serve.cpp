@@ -113,6 +113,9 @@ class serving {
         name_(model_name(model_.path())) {
     check(flags_.backend);
     chat_.emplace([&] { return words_.find_chat(); });
+    // Without these flags a server whose model has no usable template still answers requests with plain prompts.
+    const std::string_view flag_of_chats = flags_.documents ? "--document-roles" : flags_.words.given();
+    if (!flag_of_chats.empty() && !chat_->get()) words_.chat_for(flag_of_chats);
     ends_ = end_of_generation(tokens_, model_.config().eos);
     new_session(with_defaults(chosen_.spec, {}), model_.config(), policies_);  // throws here if the flags do not fit the model
     if (flags_.cache_file.empty()) return;

@@ -88,9 +88,14 @@ std::string chosen_policy::line() const { return calibrated.empty() ? short_text
 
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {
   const bool replaces_stages = model.has_pruning_file() && asked.stages && asked.preset.empty() && !asked.schedule;
-  if (asks_for_pruning(asked) && !replaces_stages) return {.spec = std::move(asked)};
+  const bool takes_nothing = asks_for_pruning(asked) && !replaces_stages;
+  if (takes_nothing && !model.has_pruning_file()) return {.spec = std::move(asked)};
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
+    if (takes_nothing) {
+      const std::string note = "--pruning-file has no effect, because " + first_flag(asked) + " is given";
+      return {.spec = std::move(asked), .note = note};
+    }
     if (!asked.stages) asked.stages = stages->text;
     chosen_policy chosen{.spec = asked};
     if (take_stages(chosen.spec, *stages)) chosen.calibrated = "calibrated " + flags_text(asked);

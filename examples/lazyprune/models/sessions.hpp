@@ -21,7 +21,7 @@ namespace program {
 /// A policy, and what to tell the user about it.
 struct chosen_policy {
   policy_spec spec;
-  std::string note{};        // set if nothing is pruned although the user did not ask for a dense run
+  std::string note{};        // set if nothing is pruned although the user did not ask for a dense run, or if --pruning-file has no effect
   std::string calibrated{};  // set if the model's calibration scores the tokens: "calibrated", the stages, and the flags that were given
 
   /// Returns `calibrated` if it is set, otherwise the policy's short_text. The short_text of a calibration would list all probes.
@@ -29,9 +29,9 @@ struct chosen_policy {
 };
 
 /// Returns the policy that the flags ask for. If they name no preset, stages or schedule, the stages recommended for the model are used.
-/// With --pruning-file, stages in the flags replace those of the file, and the probes of a calibration stay. If
-/// no stages are recommended, the policy is dense, whatever the other flags say. Throws `error` if the recommended stages do not fit the
-/// model.
+/// With --pruning-file, stages in the flags replace those of the file, and the probes of a calibration stay. A preset or a schedule takes
+/// the place of the whole file, which must still be usable. If no stages are recommended, the policy is dense, whatever the other flags
+/// say. Throws `error` if the recommended stages do not fit the model.
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
 /// Gives a policy without a scorer the scorer of the calibration. Where the policy does not say otherwise, it then keeps blocks, attention
 /// sinks and the evidence rows, and decode steps keep the prompt's tokens. Stages without a calibration change nothing.

@@ -90,7 +90,10 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
   }
   read_.assign(questions_.size(), reading::not_yet);
   identity_ = model_.identity();
-  if (flags_.chat == own_template) template_ = words_.chat_for("--chat");
+  if (flags_.chat == own_template)
+    template_ = words_.chat_for("--chat");
+  else if (!flags_.words.given().empty())
+    throw error(flags_.words.given(), "", "--chat template with it", "--chat " + flags_.chat);
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
     if (context_ < 2 || new_tokens(*asked.task) > context_ - 2)

@@ -148,6 +148,26 @@ TEST_CASE("a model without known stages stays dense unless pruning is asked for,
   };
   CHECK(run(files / "wrong.json") == complaint_at((files / "wrong.json") + ": --stages: 9:0.5"));
   CHECK(run(files / "none.json") == complaint_at(files / "none.json"));
+  for (const std::vector<std::string>& others : {std::vector<std::string>{"--policy", "lazyllm"},
+                                                 {"--policy", "static", "--stages", "3:0.5"},
+                                                 {"--schedule", "every:n=2,share=0.5"}}) {
+    CAPTURE(others[0]);
+    const auto with = [&](const std::string& file) { return joined(others, {"--pruning-file", files / file}); };
+    const program_result beside = lazyprune_program(joined({"run", "-m", files.path(), "-p", "x", "-n", "1", "--json"}, with("mine.json")));
+    CHECK(beside.code == 0);
+    CHECK(beside.err == "--pruning-file has no effect, because " + others[0] + " is given\n");
+    for (const std::string wrong : {"wrong.json", "none.json"}) {
+      const std::string where = (files / wrong) + (wrong == "wrong.json" ? ": --stages: 9:0.5" : "");
+      for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "-p", "x", "-n", "1", "-m", files.path()},
+                                                      {"fidelity", "-f", files / "mine.json", "-m", files.path()},
+                                                      {"eval", "-d", prompts("few_shot"), "--limit", "1", "-m", files.path()},
+                                                      {"bench", "-m", files.path()},
+                                                      {"compare", files / "none.jsonl", "--against", files.path()},
+                                                      {"inspect", "-m", files.path()},
+                                                      {"serve", "--port", "0", "-m", files.path()}})
+        CHECK(complaint(lazyprune_program(joined(command, with(wrong)))) == complaint_at(where));
+    }
+  }
 }
 
 TEST_CASE("a calibration is named by its stages, and -v shows its probes") {
@@ -161,8 +181,13 @@ TEST_CASE("a calibration is named by its stages, and -v shows its probes") {
   CHECK(policy_of({"--keep-first", "8"}) == "policy: calibrated --stages " + stages + " --keep-first 8");
   CHECK(policy_of({"-v"}).starts_with("policy: --stages " + stages + " --scorer calibrated_attention:window=64,block=16,probes="));
   CHECK(policy_of({"--stages", "3:0.2"}) == "policy: calibrated --stages 3:0.2");
-  CHECK(policy_of({"--stages", "3:0.2", "--policy", "lazyllm"}) == "policy: lazyllm --stages 3:0.2");
   CHECK(policy_of({"--scorer", "key_norm"}) == "policy: custom --stages " + stages + " --scorer key_norm --least-tokens 768");
+  const std::vector<std::string> beside = lines_of(lazyprune_program({"run", "-p", question, "-n", "1", "--pruning-file",
+                                                                      bundled_calibration, "--stages", "3:0.2", "--policy", "lazyllm"})
+                                                       .err);
+  REQUIRE(beside.size() > 2);
+  CHECK(beside[0] == "--pruning-file has no effect, because --policy is given");
+  CHECK(beside[2] == "policy: lazyllm --stages 3:0.2");
 }
 
 TEST_CASE("--compare puts the dense run beside the pruned one") {

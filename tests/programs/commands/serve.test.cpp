@@ -50,6 +50,13 @@ std::string plain_template(const temporary_folder& folder) {
   return path;
 }
 
+/// A copy of the bundled model, with a chat template that cannot be used.
+std::string with_broken_template(const temporary_folder& folder) {
+  std::filesystem::copy(bundled_model, folder / "model");
+  write_file(folder / "model/chat_template.jinja", "{% if %}");
+  return folder / "model";
+}
+
 std::string words(std::size_t count) {
   std::string text = "the old council";
   for (std::size_t i = 0; i < count; ++i) text += i % 3 == 0 ? " remembered" : i % 3 == 1 ? " the" : " quarries";
@@ -661,10 +668,9 @@ TEST_CASE("/tokenize counts a chat as the chat's endpoint does, and refuses what
 
 TEST_CASE("a chat that the template refuses is the client's fault, and a template that cannot be used is the server's") {
   const temporary_folder folder;
-  write_file(folder / "broken.jinja", "{% if %}");
   write_file(folder / "strict.jinja", "{{ raise_exception('only one message') }}");
   const json asked{{"messages", json::array({{{"role", "user"}, {"content", "the council"}}})}, {"max_tokens", 1}};
-  served broken({"--chat-template-file", folder / "broken.jinja"}), strict({"--chat-template-file", folder / "strict.jinja"});
+  served broken({"-m", with_broken_template(folder)}), strict({"--chat-template-file", folder / "strict.jinja"});
   CHECK(broken.post("/v1/chat/completions", asked).status == 500);
   const http_answer refused = strict.post("/v1/chat/completions", asked);
   CHECK(refused.status == 400);
@@ -704,13 +710,28 @@ TEST_CASE("the page at / is one file that loads nothing else, and needs no key")
 
 TEST_CASE("/v1/models says whether the model has a chat template") {
   const temporary_folder folder;
-  write_file(folder / "broken.jinja", "{% if %}");
   const auto has = [](std::vector<std::string> flags) {
     return json::parse(served(std::move(flags)).get("/v1/models").body)["data"][0]["has_chat_template"];
   };
   CHECK(has({}) == false);
   CHECK(has({"--chat-template-file", plain_template(folder)}) == true);
-  CHECK(has({"--chat-template-file", folder / "broken.jinja"}) == false);
+  CHECK(has({"-m", with_broken_template(folder)}) == false);
+}
+
+TEST_CASE("a template that is named, and flags for a template, are checked before the server listens") {
+  const temporary_folder folder;
+  write_file(folder / "broken.jinja", "{% if %}");
+  const auto fault = [](const std::vector<std::string>& flags) {
+    served server(flags, {}, true);
+    REQUIRE(!server.is_up());
+    return complaint(server.end());
+  };
+  CHECK(fault({"--chat-template-file", "/nowhere.jinja"}) == complaint_at("/nowhere.jinja"));
+  CHECK(fault({"--chat-template-file", folder / "broken.jinja"}).where.starts_with(folder / "broken.jinja"));
+  CHECK(fault({"--chat-template-file", plain_template(folder), "--template-var", "nonsense"}) ==
+        complaint_at("--template-var", {"KEY=VALUE"}));
+  CHECK(fault({"--template-var", "nonsense"}) == complaint_at("--template-var", {bundled_model}));
+  CHECK(fault({"--document-roles", "user"}) == complaint_at("--document-roles", {bundled_model}));
 }
 
 TEST_CASE("with keys, only requests that have one are answered") {
