@@ -182,6 +182,12 @@ TEST_CASE("a run can be stopped between two layers: the result then lacks the to
     CHECK(cut.tokens == std::vector<token_id>(whole.tokens.begin(), whole.tokens.begin() + static_cast<std::ptrdiff_t>(steps)));
     CHECK(cut.trace.size() == steps);
     CHECK((cut.prefill_seconds > 0) == (steps > 0));
+    std::size_t rows = 0;
+    for (const step_trace& step : cut.trace)
+      for (const layer_trace& layer : step.layers) rows += layer.rows.size();
+    CHECK(cut.cost.rows == rows);  // those of the stopped step do not count
+    CHECK(cut.cost.dense_rows == (steps > 0 ? 4 * (prompt.size() + steps - 1) : 0));
+    CHECK(cut.cost.steps == steps);
   }
   options.observer = nullptr;
   CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of the stopped runs stays
@@ -676,6 +682,7 @@ TEST_CASE("alternatives that are refused or stopped leave the sequence unchanged
   for (const generation& stopped : generate_alternatives(work, seq, prompt, options)) {
     CHECK(stopped.tokens.empty());
     CHECK(stopped.reason == finish_reason::stop);
+    CHECK(stopped.cost.rows + stopped.cost.dense_rows == 0);
   }
   CHECK(seq.known() == 0);
   options[1].observer = nullptr;

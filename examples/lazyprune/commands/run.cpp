@@ -12,6 +12,7 @@
 #include "models/sessions.hpp"
 #include "pages/trace_page.hpp"
 #include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 #include "terminal/interrupts.hpp"
 #include "words/prompt_text.hpp"
 
@@ -80,7 +81,10 @@ class single_run {
       std::cout << to_json(run_.heading(), result, dense);
     else
       report(result, dense, flags_.verbose);
-    if (trace_.wanted() && !result.run.trace.empty()) trace_.write(document(result, dense));
+    if (trace_.wanted() && result.run.trace.empty())
+      std::cerr << one_line(flags_.trace) << ": not written, because no step was finished" << std::endl;
+    else if (trace_.wanted())
+      trace_.write(document(result, dense));
     return 0;
   }
 

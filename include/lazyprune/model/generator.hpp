@@ -106,6 +106,7 @@ class generating {
   void check(std::span<const token_id> prompt) {
     const model_config& config = work_.model().config;
     before_ = seq_.known();
+    before_step_ = seq_.session().stats();
     prompt_tokens_ = prompt.size();
     context_ =
         std::min(options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions, seq_.session().limit());
@@ -182,6 +183,7 @@ class generating {
   /// Returns the next step, for a batch. The step reads the last token and drafts of the tokens after it. After running the batch, call
   /// `choose` and `take`.
   sequence_step<Backend> next() {
+    before_step_ = seq_.session().stats();
     input_.assign(1, result_.tokens.back());
     if (const std::size_t room = std::min({wanted() - result_.tokens.size(), context_ - seq_.known(), options_.speculate}); room > 1) {
       const std::vector<token_id> draft = prompt_lookup(said_, room - 1);
@@ -213,7 +215,10 @@ class generating {
   /// Adds the chosen tokens of a step to the result, and forgets the drafts that differ. Empty `logits` mean that an observer stopped the
   /// step.
   void take(scalars logits, clock::duration passed) {
-    if (logits.empty()) return stop();
+    if (logits.empty()) {
+      was_stopped_ = true;
+      return stop();
+    }
     const bool prefill = result_.tokens.empty();
     (prefill ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(passed).count();
     if (!prefill) ++result_.decode_steps;
@@ -228,7 +233,7 @@ class generating {
 
   generation result() {
     forget_drafts();
-    result_.cost = seq_.session().stats();
+    result_.cost = was_stopped_ ? before_step_ : seq_.session().stats();
     if (seq_.known() > before_)
       result_.share_prompt = share_computed(seq_.session().tokens(), before_, prompt_tokens_, seq_.session().layers());
     result_.memory = memory_.most();
@@ -326,6 +331,8 @@ class generating {
   step_observers in_decode_{&memory_, recorder(), options_.observer};
   std::size_t before_ = 0, prompt_tokens_ = 0, context_ = 0, most_ = 0;
   bool goes_on_ = false;
+  bool was_stopped_ = false;      // an observer stopped the last step, which does not count
+  statistics before_step_;        // of the sequence, before the prompt or the last decode step
   std::vector<token_id> said_;    // with speculate: all tokens up to the next one to read; drafts are looked up here
   std::vector<token_id> input_;   // tokens of the current decode step
   std::vector<token_id> chosen_;  // tokens that the last step chose

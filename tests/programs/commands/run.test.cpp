@@ -673,7 +673,10 @@ TEST_CASE("an early interrupt ends the run cleanly and leaves no empty trace") {
 TEST_CASE("an interrupt ends the run even in the middle of the prefill") {
   std::string ids = "1";
   for (int i = 1; i < 3000; ++i) ids += ",5";
-  running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--policy", "dense", "--json"});
+  const temporary_folder files;
+  write_file(files / "trace.jsonl", "an older trace\n");
+  running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--policy", "dense", "--json", "--trace",
+                           files / "trace.jsonl"});
   program.until([&] { return program.catches(SIGINT); });
   program.computes(0.6);  // now it computes the first of six layers; each takes seconds
   program.send(SIGINT);
@@ -682,6 +685,11 @@ TEST_CASE("an interrupt ends the run even in the middle of the prefill") {
   const json run = json::parse(result.out);
   CHECK(run["finish_reason"] == "stop");
   CHECK(run["tokens"].empty());
+  CHECK(run["computed"]["rows"] == 0);  // the step that was stopped does not count
+  CHECK(run["computed"]["dense_rows"] == 0);
+  CHECK(run["computed"]["per_layer"] == std::vector<int>(6));
+  CHECK(result.err == (files / "trace.jsonl") + ": not written, because no step was finished\n");
+  CHECK(file_text(files / "trace.jsonl") == "an older trace\n");
 }
 
 TEST_CASE("an interrupt that is ignored stays ignored") {
