@@ -140,11 +140,12 @@ void prompt_run::check_length(std::span<const token_id> prompt, const std::strin
                 error_code::no_room);
 }
 
-bool prompt_run::load(std::span<const token_id> prompt) {
+bool prompt_run::load(std::span<const token_id> prompt, std::size_t more) {
   if (!chosen_.note.empty()) std::cerr << chosen_.note << std::endl;
   if (!flags_.json && !chat_ && !flags_.raw && flags_.ids.empty() && has_template(words_))
     std::cerr << "the prompt is read as plain text; --chat puts it into the model's chat template" << std::endl;
-  const memory_forecast forecast = forecast_memory(model_, flags_.backend, prompt.size(), expected_length(prompt.size()));
+  const std::size_t tokens = prompt.size() + more;
+  const memory_forecast forecast = forecast_memory(model_, flags_.backend, tokens, expected_length(tokens));
   if (!flags_.json)
     std::cerr << "memory: " << bytes_text(forecast.weights) << " of weights, " << bytes_text(forecast.kv) << " of keys and values, about "
               << bytes_text(forecast.scratch) << " of scratch" << std::endl;

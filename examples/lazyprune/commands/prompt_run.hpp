@@ -78,8 +78,8 @@ class prompt_run {
   /// Loads the weights, and warms up unless the prompt is empty. To warm up, the dense model reads the prompt's first tokens, at most 64,
   /// and generates at most four. This starts the threads and brings the code into memory before times are measured. Without --json, first
   /// prints how much memory the run will take. If that is too much, throws `error` (no_memory) before anything is loaded, unless
-  /// --force-memory is given. Returns false after Ctrl-C.
-  bool load(std::span<const token_id> prompt);
+  /// --force-memory is given. `more`: further tokens of the prompt, of which only the number is known. Returns false after Ctrl-C.
+  bool load(std::span<const token_id> prompt, std::size_t more = 0);
 
   /// The number of tokens that a prompt of this length and its answer are expected to have.
   std::size_t expected_length(std::size_t prompt) const;

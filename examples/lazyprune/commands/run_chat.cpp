@@ -29,7 +29,13 @@ class chat_run {
   }
 
   int run() {
-    if (!run_.load({})) return 0;
+    std::size_t document = 0;  // tokens of the document in the template
+    if (!before_.empty()) {
+      const std::vector<token_id> ids = run_.prompt(before_).ids;
+      run_.check_length(ids, "document");
+      document = ids.size();
+    }
+    if (!run_.load({}, document)) return 0;
     typed_lines lines;
     if (lines.typed()) std::cerr << "Ctrl-D ends the conversation, Ctrl-C an answer" << std::endl;
     while (const auto line = lines.next()) {

@@ -158,6 +158,22 @@ TEST_CASE("`chat` is a conversation, with or without a document") {
   CHECK(about[1]["prompt_tokens"] > about[0]["prompt_tokens"]);
 }
 
+TEST_CASE("the memory of a conversation counts its document, and a document that does not fit is refused before the first turn") {
+  const chat_model model;
+  write_file(model.folder / "document.txt", said);
+  const auto keys_and_values = [&](std::vector<std::string> more) {  // "memory: 11 MiB of weights, 1 MiB of keys and values"
+    const program_result result = lazyprune_program(joined({"chat", "-m", model.folder.path()}, more));
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return result.err.substr(0, result.err.find(", about "));
+  };
+  const std::vector<std::string> document{"-f", model.folder / "document.txt", "-n", "1"};
+  const std::size_t tokens = model.ids(json::array({message("user", said + "\n\n")})).size();
+  CHECK(keys_and_values(document) != keys_and_values({"-n", "1"}));
+  CHECK(keys_and_values(document) == keys_and_values({"-n", std::to_string(tokens + 1)}));
+  CHECK(complaint(lazyprune_program(joined({"chat", "-m", model.folder.path(), "-c", "10", "--json"}, document))) ==
+        complaint_at("prompt: document", {"most 10"}));
+}
+
 TEST_CASE("a conversation is read from stdin as texts are read elsewhere") {
   const chat_model model;
   const std::vector<json> turns = model.answers({"-n", "3"}, said + "\n" + asked + "\n"),
