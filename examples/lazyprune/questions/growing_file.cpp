@@ -135,7 +135,8 @@ void growing_file::drop_half_line() {
 }
 
 void growing_file::fail(std::string_view expected) const {
-  throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, reason_of(errno), error_code::io);
+  throw error(path_.string(), untouched_ ? "nothing was written" : "unfinished: " + unfinished_.string(), expected, reason_of(errno),
+              error_code::io);
 }
 
 std::optional<std::filesystem::path> unfinished_file(const std::filesystem::path& path) {

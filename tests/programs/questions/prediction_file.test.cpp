@@ -163,6 +163,25 @@ TEST_CASE("commit sorts predictions that came in another order") {
   CHECK(folder.files() == 1);
 }
 
+TEST_CASE("if already the first prediction does not fit on the disk, the error says that nothing was written, and no file stays") {
+  const temporary_folder folder;
+  ::rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto earlier = std::signal(SIGXFSZ, SIG_IGN);
+  fault said{};
+  {
+    prediction_file file(folder / "p", false);
+    ::rlimit tight = before;
+    tight.rlim_cur = 10;
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    said = error_of([&] { file.add(prediction("one")); });
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  }
+  std::signal(SIGXFSZ, earlier);
+  CHECK(said == at((folder / "p").string() + ": nothing was written", {}, error_code::io));
+  CHECK(folder.files() == 0);
+}
+
 TEST_CASE("a prediction that does not fit on the disk leaves nothing behind, and later ones are complete") {
   const temporary_folder folder;
   ::rlimit before{};
