@@ -57,7 +57,8 @@ struct number_range {
     if (value && *value >= least && *value <= most) return *value;
     const std::string_view kind = std::integral<T> ? "a whole number" : "a number";
     std::string expected = std::string(kind) + " from " + text_of_number(least);
-    if (most != std::numeric_limits<T>::max()) expected += " to " + text_of_number(most);
+    const bool too_large = std::integral<T> && !value && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    if (too_large || most != std::numeric_limits<T>::max()) expected += " to " + text_of_number(most);
     throw error(flag, "", expected, text.empty() ? "nothing" : text);
   }
 };
@@ -215,7 +216,8 @@ CLI::Option* add_output(CLI::App& command, table_format& format) {
 
 void add_context(CLI::App& command, std::size_t& context, const char* group) {
   add_number(command, "-c,--ctx-size", context, number_range<std::size_t>{0},
-             "Prompt and answer have at most N tokens together; 0: the model's limit (default: 0)")
+             "Prompt and answer have at most N tokens together, besides the answer's last token, which is not read; 0: the model's limit "
+             "(default: 0)")
       ->group(group);
 }
 

@@ -125,8 +125,8 @@ std::string pruning_page(const CLI::App& with_options, const policy_registry& po
   page += paragraph(
       "Without --policy, --stages and --schedule, the program uses the stages known for the model: those of --pruning-file, of "
       "lazyprune.json in the model's folder, or of its own table of models. `lazyprune inspect` shows them. If they come from a "
-      "calibration, it also sets the defaults of --scorer, --selector, --decode, --keep-first, --keep-last and --least-tokens. If no "
-      "stages are known, nothing is pruned, except in sweep, search and fidelity --methods.");
+      "calibration, it also sets the default of --least-tokens and, without --scorer, those of --scorer, --selector, --decode, "
+      "--keep-first and --keep-last. If no stages are known, nothing is pruned, except in sweep, search and fidelity --methods.");
   page += "\nOptions:\n" + rows_of(options_in(with_options, pruning_group, false), page_kind::all);
   page += "\nPolicies (--policy):\n";
   for (const policy_preset& preset : policies.presets()) page += row(preset.name, preset.what, label_columns);

@@ -105,7 +105,8 @@ TEST_CASE("wrong numbers are refused") {
   CHECK(number("-n", "-2") == complaint_at("--predict", {", found -2"}));
   CHECK(number("--repeat-penalty", "0") == complaint_at("--repeat-penalty", {", found 0"}));
   CHECK(number("-n", "") == complaint_at("--predict"));
-  CHECK(number("-n", "99999999999999999999") == complaint_at("--predict", {", found 99999999999999999999"}));
+  CHECK(number("-n", "99999999999999999999") == complaint_at("--predict", {"to 9223372036854775807", ", found 99999999999999999999"}));
+  CHECK(complaint(lazyprune_program({"serve", "--port", "99999"})) == complaint_at("--port", {"to 65535", ", found 99999"}));
   CHECK(number("--chunk", "0") == complaint_at("--chunk", {", found 0"}));
   CHECK(number("--chunk", "") == complaint_at("--chunk"));
   CHECK(number("--speculate", "0") == complaint_at("--speculate", {", found 0"}));
