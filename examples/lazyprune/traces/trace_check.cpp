@@ -142,11 +142,14 @@ std::optional<plan_difference> difference_at(const step_trace& step, const expec
 std::optional<plan_difference> first_plan_difference(const std::vector<step_trace>& trace, policy_parts parts, layer_id layers,
                                                      const scores_of_layer& scores, const scores_of_layer& others, std::size_t& checked) {
   require_whole(trace, layers);
-  if (parts.scorer.needs().kind != evidence_kind::none) parts.scorer = shown_scores{};
+  const scorer_needs needs = parts.scorer.needs();
+  if (needs.kind != evidence_kind::none) parts.scorer = shown_scores{};
   any_session session = make_session(std::move(parts), {.layers = layers});
   checked = 0;
   for (const step_trace& s : trace) {
-    auto step = session.begin({s.tokens.size(), phase_of(s)});
+    // The evidence rows of a scorer that gathers windows are the step's last tokens. They are required, as outputs are.
+    const std::size_t outputs = std::clamp<std::size_t>(needs.every_layer ? needs.window : 1, 1, s.tokens.size());
+    auto step = session.begin({s.tokens.size(), phase_of(s), outputs});
     std::size_t before = able(session.tokens());
     float margin = std::numeric_limits<float>::quiet_NaN();
     for (layer_id l = 0; l < layers; ++l) {

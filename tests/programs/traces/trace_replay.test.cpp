@@ -24,17 +24,13 @@ const char* const twice_halved = "lazyllm --stages 1:0.5,3:0.6";
 
 policy_parts parts_of_text(const char* text) { return parts_of(parse_policy(text), depth, policies()); }
 
-/// The trace of 20 prompt tokens and five decode steps, as a replay under the policy `text` writes it, with or without a fault.
+/// The trace of steps of so many tokens, as a replay under the policy `text` writes it, with or without a fault.
 std::vector<step_trace> written(const model<faulty_reference>& net, const char* text = twice_halved,
-                                hidden_fault fault = hidden_fault::none) {
+                                hidden_fault fault = hidden_fault::none, const std::vector<std::size_t>& steps = {20, 1, 1, 1, 1, 1}) {
   std::vector<step_trace> tokens;
-  for (std::size_t s = 0; s < 6; ++s) {
-    tokens.push_back({.step = s,
-                      .tokens = some_tokens(s == 0 ? 20 : 1),
-                      .layers = std::vector<layer_trace>(depth),
-                      .next = 0,
-                      .logits = {},
-                      .margin = {}});
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    tokens.push_back(
+        {.step = s, .tokens = some_tokens(steps[s]), .layers = std::vector<layer_trace>(depth), .next = 0, .logits = {}, .margin = {}});
     tokens.back().tokens.back() = static_cast<token_id>(s);
   }
   return replay(net, tokens, parts_of_text(text), false, fault).steps;
@@ -112,6 +108,20 @@ TEST_CASE("each hidden fault is distinguished from the others") {
   CHECK(told >= 8);
   CHECK(check_trace(net, written(net), parts_of_text(twice_halved), true).alike());
   CHECK(check_trace(net, written(net), parts_of_text(twice_halved), false).alike());
+}
+
+TEST_CASE("every scorer's own trace is alike, in prompts shorter and longer than its evidence window") {
+  faulty_reference backend;
+  const auto net = tiny_model(backend);
+  std::vector<std::string> scorers{"calibrated_attention:window=3,block=2,probes=1.0.0.mean.max@-1/3.1.1.max.max@-1",
+                                   "prompt_window_attention:window=5,kernel=1"};
+  for (const auto& scorer : policies().scorers().entries()) scorers.push_back(scorer.name);
+  for (const std::string& scorer : scorers) {
+    CAPTURE(scorer);
+    const std::string text = twice_halved + (" --keep-last 2 --scorer " + scorer);
+    const auto trace = written(net, text.c_str(), hidden_fault::none, {20, 1, 1, 9, 4, 1});
+    for (const bool forced : {true, false}) CHECK(check_trace(net, trace, parts_of_text(text.c_str()), forced).alike());
+  }
 }
 
 TEST_CASE("a layer without scores is checked with the reference's scores, and the verdict says so") {
