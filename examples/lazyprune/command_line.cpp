@@ -299,7 +299,7 @@ void add_generation_flags(CLI::App& command, run_flags& flags) {
       command, "--speculate", flags.speculate, number_range<std::size_t>{1},
       "Read up to N tokens in a step after the prompt: the last token, and drafts of the next ones, which are looked up earlier in the "
       "text. Rejected drafts are dropped. The text stays the same unless the two best tokens are closer than the backend's rounding. "
-      "Needs --decode dense (default: no drafts)")
+      "Needs --decode dense, and a scorer that does not remember earlier steps (default: no drafts)")
       ->group(generation_group);
   add_policy_flags(command, flags.policy, flags.model);
 

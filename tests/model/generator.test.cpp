@@ -377,10 +377,12 @@ namespace {
 
 /// A model and a policy that prunes only the prompt, so that decode steps may have several tokens.
 struct speculation_bench : bench {
-  explicit speculation_bench(model_config c = tiny()) : bench(std::move(c)) {}
+  any_scorer scorer;
+
+  explicit speculation_bench(model_config c = tiny(), any_scorer s = last_query_attention{}) : bench(std::move(c)), scorer(std::move(s)) {}
 
   sequence<reference<float>> begin() const {
-    return {net, any_session(policy{last_query_attention{}, prompt_only{stages{{1, 0.5}, {3, 0.4}}}, top_k{}, keep_all{}},
+    return {net, any_session(policy{scorer, prompt_only{stages{{1, 0.5}, {3, 0.4}}}, top_k{}, keep_all{}},
                              {.layers = static_cast<layer_id>(config.layers)})};
   }
 
@@ -811,6 +813,26 @@ TEST_CASE("if a callback throws, sequences that generate together have read no d
     CHECK(one.known() == prompt.size() + heard_first);
     CHECK(other.known() <= prompt.size() + heard_second);
   }
+}
+
+TEST_CASE("with drafts, scorers that forget each step choose the same tokens in the next turn; scorers that remember are refused") {
+  const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
+  const auto probes = calibration::read("1.0.0.mean.max@1/3.2.1.max.mean@1");
+  std::size_t refused = 0;
+  for (const any_scorer& scorer : {any_scorer(accumulated_attention{.since = memory_span::step}),
+                                   any_scorer(calibrated_attention{.window = 2, .block = 2, .chosen = probes}),
+                                   any_scorer(calibrated_attention{.window = 64, .block = 2, .chosen = probes})}) {
+    const auto run = speculation_bench(tiny(), scorer).check(repeated, of_length(30), 4);
+    CHECK(run.accepted > 0);
+    refused += run.drafted - run.accepted;
+  }
+  CHECK(refused > 0);
+
+  generation_options options = of_length(3);
+  options.speculate = 4;
+  for (const any_scorer& scorer : {any_scorer(accumulated_attention{}), any_scorer(prompt_window_attention{})})
+    CHECK(error_of([&] { speculation_bench(tiny(), scorer).run(repeated, options); }) ==
+          unsupported("generation: speculate", {"remembers earlier steps"}));
 }
 
 TEST_CASE("drafts are refused with a policy that prunes decode steps, and with a trace") {

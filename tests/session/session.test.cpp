@@ -910,6 +910,36 @@ TEST_CASE("a scorer of one step is shown nothing after the last layer at which t
   CHECK(layers_with_probes(remembering_heads{heads}, prompt_only{early}, phase::decode) == list{0, 1, 2, 5});
 }
 
+TEST_CASE("a scorer's parameters can decide whether it remembers earlier steps") {
+  const accumulated_attention of_sequence{}, of_step{.since = memory_span::step};
+  const auto session_of = [](any_scorer scorer) {
+    return any_session(policy{std::move(scorer), prompt_only{stages{{2, 0.5}}}, top_k{}, keep_all{}}, {.layers = 4});
+  };
+  CHECK(session_of(of_sequence).remembers());
+  CHECK(!session_of(of_step).remembers());
+  CHECK(session_of(prompt_window_attention{}).remembers());
+  CHECK(!session_of(calibrated_attention{}).remembers());
+  CHECK(!session_of(last_query_attention{}).remembers());
+
+  const auto layers_with_attention = [&](accumulated_attention scorer) {
+    any_session session = session_of(scorer);
+    const std::vector<float> attention(9, 0.25f);
+    std::vector<layer_id> shown;
+    for (const step_request request : {step_request{8}, step_request{1, phase::decode}}) {
+      auto step = session.begin(request);
+      for (layer_id l = 0; l < 4; ++l) {
+        const layer_plan& plan = step.enter(l);
+        if (step.wants_scores()) shown.push_back(l);
+        step.leave(step.wants_scores() ? evidence(attention_view{attention.data(), 1, 9, plan.active}) : evidence{});
+      }
+      step.finish();
+    }
+    return shown;
+  };
+  CHECK(layers_with_attention(of_sequence) == std::vector<layer_id>{0, 1, 2, 0, 1, 2});
+  CHECK(layers_with_attention(of_step) == std::vector<layer_id>{0, 1});
+}
+
 TEST_CASE("evidence that is not finite prunes nothing, and finish names the token") {
   const float infinity = std::numeric_limits<float>::infinity();
   const auto said = [&](auto scorer, position wrong, float number, auto shown) {

@@ -103,7 +103,9 @@ prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
   if (chat_) words_.tokenizer_for("--chat");
   if (!chat_) refuse_flags_of_chats(flags_);
   if (flags_.speculate > 0 && !new_session(pruned_).may_speculate())
-    throw error("--speculate", "", "--decode dense, and a scorer that keeps no memory, because drafts are read without pruning",
+    throw error("--speculate", "",
+                "--decode dense, because drafts are read without pruning, and a scorer that does not remember earlier steps, because "
+                "rejected drafts would stay in its memory",
                 pruned_.text, error_code::unsupported);
 }
 

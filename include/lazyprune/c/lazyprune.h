@@ -215,8 +215,7 @@ typedef struct lazyprune_shown {
 typedef struct lazyprune_scorer {
   uint32_t struct_size;
   uint32_t wants;       /* the evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
-  uint32_t every_layer; /* not 0: wants memory, and evidence after every layer but the last. There is none after a layer for which a schedule
-                           without `sees_scores` answers ALL_WITH_KEYS */
+  uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
   uint32_t window;      /* WINDOW: number of queries, at least 1. With `every_layer` the queries are the last `window` tokens that no step
                            with outputs has read yet. These tokens are required. A chunk leaves the last window - 1 of them for a later
                            step */

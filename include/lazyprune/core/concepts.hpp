@@ -9,8 +9,9 @@
 //   probing_scorer      s.probes(layer)          A scorer of every_layer<probe_view>. Returns the probes that it reads at a layer, as
 //                                                std::span<const head_probe>. At a layer without probes it is shown a view without them.
 //                                                It has a member `window`, too
-//   one_step_scorer     S::of_one_step           A scorer of every_layer<view> whose scores depend on the evidence of one step alone. The
-//                                                name stands for the scorer's own type, as row_is_score does
+//   one_step_scorer     s.of_one_step()          A scorer of every_layer<view> that also has the function of_one_step. Returns true if its
+//                                                scores depend on the evidence of one step alone. A base class's of_one_step is ignored
+//                                                if the scorer has a score of its own
 //   head_reducing_scorer                         A scorer of attention that also has the function over_heads
 //                       s.over_heads()           Returns head_reduction::mean or max if the scorer reads only the mean or maximum over the
 //                                                heads, else nullopt. With mean or max, an engine can copy one row from its device
@@ -181,9 +182,13 @@ concept head_reducing_scorer = requires(const S s) {
   requires std::derived_from<decltype(detail::declared_in(&S::over_heads)), decltype(detail::declared_in(&S::score))>;
 };
 
-/// A scorer that remembers nothing from one step to the next: `using of_one_step = mine;` in the scorer `mine`.
+/// A scorer that says whether it remembers something from one step to the next. If a derived class has a `score` of its own, the
+/// `of_one_step` of its base class is ignored.
 template <class S>
-concept one_step_scorer = std::same_as<typename S::of_one_step, S>;
+concept one_step_scorer = requires(const S s) {
+  { s.of_one_step() } -> std::convertible_to<bool>;
+  requires std::derived_from<decltype(detail::declared_in(&S::of_one_step)), decltype(detail::declared_in(&S::score))>;
+};
 
 /// A scorer whose score is the number in the row that `over_heads` makes.
 template <class S>
@@ -199,7 +204,7 @@ constexpr scorer_needs needs_of(const Scorer& scorer) {
     if constexpr (std::same_as<evidence_of<Scorer>, window_view> || std::same_as<evidence_of<Scorer>, probe_view>)
       if constexpr (scorer_with_window<Scorer>) needs.window = scorer.window;
     if constexpr (head_reducing_scorer<Scorer>) needs.over_heads = scorer.over_heads();
-    needs.of_one_step = one_step_scorer<Scorer>;
+    if constexpr (one_step_scorer<Scorer>) needs.of_one_step = scorer.of_one_step();
     needs.row_is_score = row_scorer<Scorer>;
     return needs;
   }

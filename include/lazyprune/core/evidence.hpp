@@ -53,8 +53,7 @@ inline std::span<const position> positions_of(const evidence& shown) {
 /// The needs of a scorer (core/concepts.hpp), as a value.
 struct scorer_needs {
   evidence_kind kind;  // `none` if positions are enough
-  bool every_layer;    // whether the scorer needs memory, and evidence after every layer but the last. The struct every_layer
-                       // (core/views.hpp) names two exceptions
+  bool every_layer;    // whether the scorer needs evidence after every layer but the last, and memory; but see of_one_step
   std::size_t window;  // number of queries of a window_view or probe_view; 0 for other views
   /// For attention and windows: `mean` or `max` if the scorer reads only the mean or only the maximum over the heads. An engine may then
   /// show one head that holds this mean or maximum, and need not copy every head from its device. The scores are the same up to rounding.

@@ -111,10 +111,9 @@ struct id_view {
   token_id operator()(std::size_t i) const { return ids[positions[i]]; }
 };
 
-/// A scorer with this parameter gets evidence after every layer but the last, not only after layers at which the schedule prunes. There are
-/// two exceptions. It gets none after a layer for which a schedule that does not see scores answers `all_with_keys`. A one_step_scorer gets
-/// none after the last layer at which the schedule could prune in the step. The scorer also gets memory, which the session keeps across
-/// layers and steps. The memory is zero when the sequence starts.
+/// A scorer with this parameter gets evidence after every layer but the last, not only after layers at which the schedule prunes. (A
+/// one_step_scorer gets none after the last layer at which the schedule could prune in the step.) It also gets memory, which the session
+/// keeps across layers and steps. The memory is zero when the sequence starts.
 template <class View>
 struct every_layer {
   View now;

@@ -49,7 +49,7 @@ inline void check_speculation(const any_session& session, const generation_optio
   if (options.speculate == 0) return;
   if (!session.may_speculate())
     throw error("generation", "speculate", "a policy that does nothing in decode steps (prompt_only makes one)",
-                "a policy that may prune there or remembers windows", error_code::unsupported);
+                "a policy that may prune there, or whose scorer remembers earlier steps", error_code::unsupported);
   if (options.trace || options.trace_logits)
     throw error("generation", "speculate", "no trace, because wrong drafts are taken back", "a trace");
 }

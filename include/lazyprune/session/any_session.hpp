@@ -48,9 +48,10 @@ class any_session {
   layer_id layers() const noexcept { return machine_->layers(); }
   layer_id chunk_layers(phase phase) const noexcept { return machine_->chunk_layers(phase); }
   std::size_t evidence_window() const noexcept { return machine_->evidence_window(); }
-  /// Returns whether a decode step may read several drafted tokens at once. It may if no decode step prunes and the scorer gathers no
-  /// windows. A scorer that gathers windows takes several tokens in one step for a prompt.
-  bool may_speculate() const noexcept { return chunk_layers(phase::decode) == layers() && evidence_window() == 0; }
+  /// Returns whether a decode step may read several drafted tokens at once. It may if no decode step prunes and the scorer remembers
+  /// nothing of it. A scorer that remembers would see only the step's last tokens, and `truncate` would not undo what a rejected draft
+  /// changed.
+  bool may_speculate() const noexcept { return chunk_layers(phase::decode) == layers() && !remembers(); }
   bool remembers() const noexcept { return machine_->remembers(); }
   std::size_t known() const noexcept { return machine_->known(); }
   const frontier_table& tokens() const noexcept { return machine_->tokens(); }

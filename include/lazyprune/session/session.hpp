@@ -70,6 +70,8 @@ class session final : public step_machine {
     return needs.every_layer ? needs.window : 0;
   }
 
+  bool remembers() const noexcept override { return needs().every_layer && !needs().of_one_step; }
+
   /// Whether `step::leave` accepts this view.
   template <class View>
   static constexpr bool takes = chosen_scorer<Scorer> || std::same_as<View, evidence_type> || std::same_as<View, evidence>;

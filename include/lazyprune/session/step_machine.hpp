@@ -163,7 +163,7 @@ class step_machine {
     statistics_ = other.statistics_;
     settled_ = other.settled_;
     queried_to_ = other.queried_to_;
-    if (remembers_) memory_.assign(known(), 0.0f);
+    if (has_memory_) memory_.assign(known(), 0.0f);
     restart_from(end);
   }
 
@@ -190,7 +190,7 @@ class step_machine {
     statistics_ = saved.stats;
     table_.clear();
     for (const token_state& token : saved.tokens) table_.append(token);
-    if (remembers_) {
+    if (has_memory_) {
       memory_ = saved.memory;
       memory_.resize(known(), 0.0f);
     }
@@ -209,8 +209,9 @@ class step_machine {
   /// however the prompt was cut.
   virtual std::size_t evidence_window() const noexcept = 0;
 
-  /// Returns whether the scorer keeps a number for each token from step to step. abandon() does not undo what a step changed in them.
-  bool remembers() const noexcept { return remembers_; }
+  /// Returns whether the scorer uses a number for each token from step to step. abandon() and truncate() do not undo what a step changed in
+  /// them.
+  virtual bool remembers() const noexcept = 0;
 
   /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was only carried from one layer
   /// to the next. Spills count as saved once the next layer is entered. Frontiers that have grown do not go back. If a layer was entered
@@ -229,8 +230,8 @@ class step_machine {
   }
 
  protected:
-  step_machine(const session_options& options, bool remembers)
-      : layers_(options.layers), remembers_(remembers), shared_scratch_(options.scratch) {
+  step_machine(const session_options& options, bool has_memory)
+      : layers_(options.layers), has_memory_(has_memory), shared_scratch_(options.scratch) {
     if (layers_ == 0) report_error(error("session", "layers", "at least 1", "0"));
     statistics_.prefill_rows.assign(layers_, 0);
     statistics_.prefill_dense_rows.assign(layers_, 0);
@@ -238,7 +239,7 @@ class step_machine {
   }
 
   /// Call it between steps. The copy has the same limit and reserves the same room.
-  step_machine(const step_machine& other) : step_machine({.layers = other.layers_, .scratch = other.shared_scratch_}, other.remembers_) {
+  step_machine(const step_machine& other) : step_machine({.layers = other.layers_, .scratch = other.shared_scratch_}, other.has_memory_) {
     other.require_between_steps("copy");
     grow(other.capacity_);
     limit_ = other.limit_;
@@ -480,7 +481,7 @@ class step_machine {
     for (auto* positions : {&active_, &rows_, &last_rows_, &losses_}) positions->reserve(tokens);
     sources_.reserve(tokens);
     spills_.reserve(tokens);
-    if (remembers_) memory_.reserve(tokens);
+    if (has_memory_) memory_.reserve(tokens);
     capacity_ = tokens;  // last, so that an allocation that throws changes nothing
   }
 
@@ -502,7 +503,7 @@ class step_machine {
     for (auto t = static_cast<position>(begin); t < known(); ++t) {
       if (table_.frontier(t) == 0 || table_.dropped_for_good(t)) continue;
       table_.restart(t);
-      if (remembers_) memory_[t] = 0.0f;
+      if (has_memory_) memory_[t] = 0.0f;
     }
     active_.erase(std::ranges::lower_bound(active_, begin), active_.end());
     listed_ = std::min(listed_, begin);
@@ -511,7 +512,7 @@ class step_machine {
 
   void append(std::size_t tokens, layer_id frontier) noexcept {
     table_.append(tokens, frontier);
-    if (remembers_) memory_.resize(known(), 0.0f);
+    if (has_memory_) memory_.resize(known(), 0.0f);
   }
 
   void forget_from(std::size_t tokens) {
@@ -519,7 +520,7 @@ class step_machine {
       table_.clear();
     else
       table_.truncate(tokens);
-    if (remembers_) memory_.resize(tokens);
+    if (has_memory_) memory_.resize(tokens);
     const auto forgotten = [&](std::vector<position>& list) { return std::ranges::lower_bound(list, tokens); };
     losses_.erase(forgotten(losses_), losses_.end());
     active_.erase(forgotten(active_), active_.end());
@@ -706,7 +707,7 @@ class step_machine {
   }
 
   layer_id layers_;
-  bool remembers_;            // the scorer asks for evidence at every layer and for memory
+  bool has_memory_;           // the scorer asks for evidence at every layer and for memory
   std::size_t limit_ = 0;     // in tokens, set by reserve; 0: no limit
   std::size_t capacity_ = 0;  // tokens
   frontier_table table_;

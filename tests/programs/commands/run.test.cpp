@@ -577,10 +577,12 @@ TEST_CASE("--speculate gives the same text in fewer steps, and counts the drafts
     words.insert(words.begin(), {"run", "-p", "x", "--speculate", "4"});
     return complaint(lazyprune_program(words));
   };
-  const complaint_at expected("--speculate", {"--decode dense", ", found --stages "});
+  const complaint_at expected("--speculate", {"--decode dense", "does not remember earlier steps", ", found --stages "});
   CHECK(fault({}) == expected);
   CHECK(fault({"--decode", "only"}) == expected);
-  CHECK(fault({"--decode", "dense", "--scorer", "prompt_window_attention"}) == expected);
+  for (const char* scorer : {"prompt_window_attention", "accumulated_attention"})
+    CHECK(fault({"--decode", "dense", "--scorer", scorer}) == expected);
+  CHECK(run({"--speculate", "2", "--scorer", "calibrated_attention"})["speculation"].size() == 3);
   CHECK(fault({"--decode", "dense", "--trace", "t.jsonl"}) == complaint_at("--speculate", {"--speculate or --trace"}));
 }
 

@@ -20,7 +20,7 @@ enum class memory_span : std::uint8_t { sequence, step };
 /// Each layer but the last gives each active token a number: the query token's attention to the token, averaged over the heads. A token's
 /// score is the sum or maximum of its numbers, since the start of the sequence or of the step (`since`). CLAA takes the numbers of one
 /// step. H2O sums over all queries; here only the query token of each step counts. The memory (known) has the sum or maximum of each
-/// position. A layer gives no numbers if the schedule answers `all_with_keys` after it, as prompt_sets does in decode steps.
+/// position. With `since` = step, a layer after the last pruning of the step gives no number, because no score of that step needs it.
 struct accumulated_attention {
   static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;
@@ -36,6 +36,7 @@ struct accumulated_attention {
   }
 
   head_reduction over_heads() const { return head_reduction::mean; }
+  bool of_one_step() const { return since == memory_span::step; }
 
   template <class Visitor>
   void describe(Visitor& visit) {

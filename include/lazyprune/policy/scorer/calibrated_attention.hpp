@@ -223,13 +223,13 @@ inline std::size_t standardise_blocks(std::span<const float> probability, std::s
 /// a negative score has no mass for top_p or adaptive. The memory (known) has each token's sum.
 struct calibrated_attention {
   static constexpr std::string_view name = "calibrated_attention";
-  using of_one_step = calibrated_attention;
   positive window = 64;
   positive block = 32;
   std::optional<calibration> chosen{};
   std::optional<positive> following{};
 
   std::span<const head_probe> probes(layer_id layer) const { return chosen ? chosen->reads(layer) : std::span<const head_probe>{}; }
+  bool of_one_step() const { return true; }
 
   void score(const every_layer<probe_view>& view, std::span<float> out) const {
     const std::span<const position> positions = view.now.positions;
