@@ -54,12 +54,14 @@ TEST_CASE("required tokens have +inf, count towards keep, and add their positive
   CHECK(scratch.eligible == positions{2});
   CHECK(scratch.eligible_scores == std::vector<float>{-infinity});
 
-  // A negative score of the query token is passed on as required_mass.
-  active = {0, 1, 2};
-  scratch = scratch_with({0.5f, 0.25f, -3.0f});
-  select(first_ones{0, &seen, &scores}, {.quota = 1, .required_from = 2}, active, scratch, all_can);
-  CHECK(seen.required_mass == -3.0f);
-  CHECK(active == positions{2});
+  // A negative or infinite score of the query token has no mass. The sum is in double.
+  for (const float of_query : {-3.0f, infinity, not_a_number}) {
+    active = {0, 1, 2, 3};
+    scratch = scratch_with({0.5f, 0x1p24f, 1.0f, of_query});
+    select(first_ones{0, &seen, &scores}, {.quota = 1, .required_from = 1}, active, scratch, all_can);
+    CHECK(seen.required_mass == 0x1p24 + 1);
+    CHECK(active == positions{1, 2, 3});
+  }
 }
 
 TEST_CASE("keep is at most the number of tokens that can go on") {

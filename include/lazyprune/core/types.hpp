@@ -40,8 +40,8 @@ struct candidates {
   std::span<float> scores;              // (candidates)
   std::span<const position> positions;  // (candidates), ascending; the last one is the query token
   std::size_t keep;                     // number of tokens to keep: the schedule's answer, at least the number of required tokens
-  float required_mass = 0;              // sum of the required tokens' scores, before the session set them to +inf. The query token's score
-                                        // counts if it is finite, and the other scores count if they are finite and positive
+  double required_mass = 0;             // sum of the required tokens' scores that are finite and positive, before the session set them to
+                                        // +inf
 };
 
 /// The standing of an active token in a selection, before its score is known. Arrays of it can be copied to a device as they are.

@@ -74,18 +74,15 @@ selection_outcome select(const Selector& selector, const selection_request& requ
   }
   const std::size_t n = tokens.size();
   const auto required = static_cast<std::size_t>(std::ranges::lower_bound(tokens, request.required_from) - tokens.begin());
-  double mass = is_finite(scores[n - 1]) ? scores[n - 1] : 0.0;
-  for (std::size_t i = required; i + 1 < n; ++i)
-    if (scores[i] > 0.0f && scores[i] < infinity) mass += scores[i];
+  double mass = 0;
+  for (const float score : std::span(scores).subspan(required))
+    if (score > 0.0f && score < infinity) mass += score;
   const auto first_required = scores.begin() + static_cast<std::ptrdiff_t>(required);
   std::transform(scores.begin(), first_required, scores.begin(), comparable);
   std::fill(first_required, scores.end(), infinity);
 
   const std::size_t wanted = std::min(std::clamp<std::size_t>(request.quota, 1, active.size()), n);
-  const candidates choice{.scores = scores,
-                          .positions = tokens,
-                          .keep = std::max(wanted, n - required),
-                          .required_mass = static_cast<float>(std::min<double>(mass, std::numeric_limits<float>::max()))};
+  const candidates choice{.scores = scores, .positions = tokens, .keep = std::max(wanted, n - required), .required_mass = mass};
   const std::span<std::uint32_t> indices = std::span(scratch.kept).first(n);
   std::size_t kept = selector.select(choice, indices);
   if (const auto fault = fault_in(indices, kept)) {

@@ -92,6 +92,10 @@ TEST_CASE("protect sets the scores of protected tokens to +inf, and raises requi
   CHECK(seen.keep == 5);
   CHECK(seen.required_mass == 1.375f);  // 1 + 0.25 + 0.125; scores without mass add nothing
 
+  std::vector<float> large{0x1p24f, -1.0f, -inf, 0.5f, 2.0f, inf};
+  protect{witness{&seen}, 3, 2}.select(candidates{large, positions, 2, 1.0}, kept);
+  CHECK(seen.required_mass == 0x1p24 + 3);  // the sum is in double
+
   protect{witness{&seen}, 3, 2}.select(candidates{scores, positions, 6, 1.375f}, kept);
   CHECK(seen.keep == 6);
   CHECK(seen.required_mass == 1.375f);  // protected tokens that are +inf already add no mass

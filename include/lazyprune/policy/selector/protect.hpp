@@ -42,19 +42,17 @@ struct protect {
   candidates with_required(const candidates& c) const {
     constexpr float inf = std::numeric_limits<float>::infinity();
     const position query = c.positions.back();
-    double required_mass = c.required_mass;
     auto span = spans.list().begin();
+    candidates all = c;
     for (std::size_t i = 0; i < c.scores.size(); ++i) {
       const position p = c.positions[i];
       while (span != spans.list().end() && span->last < p) ++span;
       const bool in_span = span != spans.list().end() && span->first <= p;
       if (c.scores[i] == inf || (p >= first && query - p >= last && !in_span)) continue;
-      if (c.scores[i] > 0.0f) required_mass += c.scores[i];
+      if (c.scores[i] > 0.0f) all.required_mass += c.scores[i];
       c.scores[i] = inf;
     }
-    candidates all = c;
     all.keep = std::max(c.keep, static_cast<std::size_t>(std::ranges::count_if(c.scores, [](float s) { return s == inf; })));
-    all.required_mass = static_cast<float>(std::min<double>(required_mass, std::numeric_limits<float>::max()));
     return all;
   }
 };
