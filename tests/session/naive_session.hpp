@@ -123,7 +123,7 @@ class session {
     }
     if (next_ == rules_.layers) return;
     if (outputs_ > 0) {
-      if (score && rules_.sums && rules_.count(next_, active_.size(), known_, prefill_) != rules::with_keys)
+      if (score && rules_.sums)
         for (const token t : active_) sums_[t] += !rules_.adds || rules_.adds(l) ? score(next_, t) : 0.0f;
       if (score)
         choose(score);

@@ -912,8 +912,8 @@ TEST_CASE("a scorer of one step is shown nothing after the last layer at which t
 
 TEST_CASE("a scorer's parameters can decide whether it remembers earlier steps") {
   const accumulated_attention of_sequence{}, of_step{.since = memory_span::step};
-  const auto session_of = [](any_scorer scorer) {
-    return any_session(policy{std::move(scorer), prompt_only{stages{{2, 0.5}}}, top_k{}, keep_all{}}, {.layers = 4});
+  const auto session_of = [](any_scorer scorer, any_schedule schedule = prompt_only{stages{{2, 0.5}}}) {
+    return any_session(policy{std::move(scorer), std::move(schedule), top_k{}, keep_all{}}, {.layers = 4});
   };
   CHECK(session_of(of_sequence).remembers());
   CHECK(!session_of(of_step).remembers());
@@ -921,8 +921,8 @@ TEST_CASE("a scorer's parameters can decide whether it remembers earlier steps")
   CHECK(!session_of(calibrated_attention{}).remembers());
   CHECK(!session_of(last_query_attention{}).remembers());
 
-  const auto layers_with_attention = [&](accumulated_attention scorer) {
-    any_session session = session_of(scorer);
+  const auto layers_with_attention = [&](any_scorer scorer, any_schedule schedule) {
+    any_session session = session_of(std::move(scorer), std::move(schedule));
     const std::vector<float> attention(9, 0.25f);
     std::vector<layer_id> shown;
     for (const step_request request : {step_request{8}, step_request{1, phase::decode}}) {
@@ -936,8 +936,15 @@ TEST_CASE("a scorer's parameters can decide whether it remembers earlier steps")
     }
     return shown;
   };
-  CHECK(layers_with_attention(of_sequence) == std::vector<layer_id>{0, 1, 2, 0, 1, 2});
-  CHECK(layers_with_attention(of_step) == std::vector<layer_id>{0, 1});
+  using list = std::vector<layer_id>;
+  const prompt_only only{stages{{2, 0.5}}};
+  const prompt_sets kept{stages{{2, 0.5}}};
+  CHECK(layers_with_attention(of_sequence, only) == list{0, 1, 2, 0, 1, 2});
+  CHECK(layers_with_attention(of_sequence, kept) == list{0, 1, 2, 0, 1, 2});
+  for (const any_schedule& schedule : {any_schedule(only), any_schedule(kept)}) {
+    CHECK(layers_with_attention(of_step, schedule) == list{0, 1});
+    CHECK(layers_with_attention(last_query_attention{}, schedule) == list{1});
+  }
 }
 
 TEST_CASE("evidence that is not finite prunes nothing, and finish names the token") {

@@ -130,13 +130,15 @@ class session final : public step_machine {
     return done == layers();
   }
 
+  /// Returns whether the scores decide which tokens go on.
+  bool scores_decide() const noexcept { return by_scores() || (quota_ != everything && quota_ != all_with_keys); }
+
   evidence_kind ask_schedule() noexcept override {
     if constexpr (is_policy) {
       quota_ = quota_without_scores(layers_done() + 1);
       if (needs().kind == evidence_kind::probes && probes_read(layers_done()).empty()) return evidence_kind::none;
       if (no_more_scores(layers_done() + 1)) return evidence_kind::none;
-      if (quota_ == all_with_keys) return evidence_kind::none;
-      return needs().every_layer || by_scores() || quota_ != everything ? needs().kind : evidence_kind::none;
+      return needs().every_layer || scores_decide() ? needs().kind : evidence_kind::none;
     } else {
       return evidence_kind::none;
     }
@@ -253,9 +255,10 @@ class session final : public step_machine {
   void prune_by(const evidence& shown) noexcept {
     const layer_id done = layers_done();
     if (done == 0) quota_ = needs().kind == evidence_kind::none ? quota_without_scores(0) : everything;
-    const bool scored = quota_ != all_with_keys && (wanted() != evidence_kind::none ? score(shown) : score_without_evidence());
+    const bool asked = wanted() != evidence_kind::none;
+    const bool scored = asked ? score(shown) : score_without_evidence();
     if (scored && by_scores()) quota_ = checked(ask(policy_.schedule, context(done), scratch().scores), done);
-    if (quota_ == all_with_keys)
+    if (quota_ == all_with_keys && (scored || !asked))
       keep_those_with_keys(policy_.store);
     else if (scored && quota_ != everything)
       select_and_admit(policy_.selector, policy_.store, quota_);
@@ -309,7 +312,7 @@ class session final : public step_machine {
       score_by(probe_view{nullptr, 0, 0, active()});
       return true;
     }
-    if (needs().kind != evidence_kind::none || !(by_scores() || quota_ != everything)) return false;
+    if (needs().kind != evidence_kind::none || !scores_decide()) return false;
     scratch().scores.resize(active().size());
     [[maybe_unused]] const token_view tokens{active(), layers_done(), known()};
     if constexpr (chosen_scorer<Scorer>)

@@ -43,20 +43,23 @@ TEST_CASE("a replay under the policy gives the transformer's own trace") {
   const auto net = tiny_model(backend);
   reference<double> plain;
   const auto same = lazyprune_test::tiny_model(plain);
-  const auto trace = written(net);
-  workspace work(same, plain);
-  sequence text(same, make_session(parse_policy(twice_halved), {.layers = depth}, policies()));
-  for (const step_trace& s : trace) {
-    trace_recorder record(true);
-    const auto logits = forward(work, text, s.tokens, phase_of(s), &record);
-    CHECK(std::ranges::equal(logits, s.logits));
-    for (layer_id l = 0; l < depth; ++l) {
-      CHECK(record.steps().front().layers[l].active == s.layers[l].active);
-      CHECK(record.steps().front().layers[l].rows == s.layers[l].rows);
-      CHECK(record.steps().front().layers[l].revived == s.layers[l].revived);
-      CHECK(s.layers[l].scores.size() == (l + 1 < depth ? s.layers[l].active.size() : 0));
+  for (const char* policy : {twice_halved, "lazyllm --stages 1:0.5,3:0.6 --scorer accumulated_attention --decode kept"}) {
+    CAPTURE(policy);
+    const auto trace = written(net, policy, hidden_fault::none, {20, 1, 1, 1, 1, 1, 1, 9});
+    workspace work(same, plain);
+    sequence text(same, make_session(parse_policy(policy), {.layers = depth}, policies()));
+    for (const step_trace& s : trace) {
+      trace_recorder record(true);
+      const auto logits = forward(work, text, s.tokens, phase_of(s), &record);
+      CHECK(std::ranges::equal(logits, s.logits));
+      for (layer_id l = 0; l < depth; ++l) {
+        CHECK(record.steps().front().layers[l].active == s.layers[l].active);
+        CHECK(record.steps().front().layers[l].rows == s.layers[l].rows);
+        CHECK(record.steps().front().layers[l].revived == s.layers[l].revived);
+        CHECK(s.layers[l].scores.size() == (l + 1 < depth ? s.layers[l].active.size() : 0));
+      }
+      CHECK(record.steps().front().margin == s.margin);
     }
-    CHECK(record.steps().front().margin == s.margin);
   }
 }
 
