@@ -15,9 +15,10 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// The score is the window_attention of the prompt, summed over the done layers at which the token was active. A step of one token adds
-/// nothing to the sums. It uses the prompt's sums, so that all such steps choose the same tokens of the prompt. The prompt's last `window`
-/// tokens and the tokens generated since rank before all others, later ones first. SnapKV chooses for every layer and head separately; here
-/// all layers and heads keep the same tokens.
+/// nothing to the sums. It uses the prompt's sums, so that all such steps choose the same tokens of the prompt. Some tokens rank before all
+/// others, later ones first: all tokens that were read in one-token steps, and the last `window` of the other tokens. The former are the
+/// generated tokens of this turn and of all earlier ones, and prompts of one token. The latter may be of earlier prompts if the last prompt
+/// is shorter than `window`. SnapKV chooses for every layer and head separately; here all layers and heads keep the same tokens.
 ///
 /// Use it with schedules that prune only the steps after the prompt, and with selectors that count or compare scores (top_k, blocks,
 /// threshold). The tokens that rank first have the largest float as their score. They hold almost all of the mass, so top_p and adaptive
