@@ -92,6 +92,7 @@ TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune only the prompt
        {after(fastv()), after(pyramid_drop(8)), after(pyramid_kv(0.3)), after(prompt_distill(3, 20)), prompt(tova(4, 20))})
     CHECK(left == all);
   CHECK(pyramid_drop(30).schedule.prefill == stages{{8, 0.5}, {16, 0.5}, {24, 0.5}});
+  CHECK(pyramid_drop(5).schedule.prefill == stages{{2, 0.5}, {4, 0.5}});
   CHECK(pyramid_drop(6, 0.3).schedule.prefill == stages{{2, 0.3}, {4, 0.3}});
   for (const layer_id layers : {0u, 1u}) CHECK(pyramid_drop(layers).schedule.prefill == stages{});
   CHECK(after(tova(4, 20)) == std::vector<std::size_t>{100, 100, 100, 100, 20, 20, 20, 20});

@@ -75,6 +75,7 @@ TEST_CASE("a preset's stages move to the nearest allowed layer, of two equally n
   CHECK(text(with({{"--policy", "static"}}), alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));
   CHECK(text(with({{"--policy", "pyramid_drop"}}), alternating, policies()).starts_with("--stages 6:0.5,12:0.5,24:0.5 "));  // 7, 14, 21
   CHECK(text({}, {26, std::vector<layer_id>{13}}, policies()).starts_with("--stages 13:0.7 "));
+  CHECK(text({}, {6, std::vector<layer_id>{2, 4, 6}}, policies()).starts_with("--stages 2:0.7,4:0.7 "));  // moved from 1, 3, 5
   CHECK(text({}, windows_but_last, policies()) == "--policy dense");
   CHECK(moved_to(alternating, stages{{20, 0.5}}) == stages{{18, 0.5}});
   CHECK(moved_to(alternating, stages{{21, 0.5}}) == stages{{24, 0.5}});

@@ -75,9 +75,10 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
 /// image tokens.
 inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
 
-/// Modelled on PyramidDrop (arXiv 2410.17247). After each quarter of the layers, rounded up, a `share` of the remaining tokens goes on. In
-/// a model with 32 layers, the stages come after 8, 16 and 24 layers. Here any token may be dropped; PyramidDrop drops only image tokens.
-/// Here the attention of the layer just done ranks the tokens; PyramidDrop takes the attention of the next layer.
+/// Modelled on PyramidDrop (arXiv 2410.17247). After every n layers a `share` of the remaining tokens goes on, where n is a quarter of the
+/// layers, rounded up. In a model with 32 layers, the stages come after 8, 16 and 24 layers; with 5 layers, after 2 and 4. Here any token
+/// may be dropped; PyramidDrop drops only image tokens. Here the attention of the layer just done ranks the tokens; PyramidDrop takes the
+/// attention of the next layer.
 inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
   std::vector<stage> list;
   const layer_id quarter = (layers + 3) / 4;
