@@ -455,10 +455,10 @@ std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<
 /// Continues a new sequence, or one with earlier turns. Reads the prompt, then generates token by token. The last generated token is chosen
 /// but not read, so the prompt of the next turn must begin with it. With `speculate`, a step reads drafts (prompt_lookup) after the last
 /// token, and then takes wrong drafts back. The tokens and the sequence are the same as without drafts, if the backend gives a row the same
-/// bits in any step. But a scorer with a memory has then seen only the last token of each step.
+/// bits in any step.
 /// Throws `error` if the prompt is empty, does not fit into the context or the session's limit, or has an id outside the vocabulary. The
 /// tokens of `force` must fit and be in the vocabulary, too. Throws `error` if the logits are not finite. With `speculate`, throws `error`
-/// if the policy could prune in decode steps, if its scorer gathers windows, or if a trace is wanted.
+/// if the policy could prune in decode steps, if its scorer remembers earlier steps, or if a trace is wanted.
 template <tensor_backend Backend>
 generation generate(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> prompt, const generation_options& options) {
   const generation_request<Backend> request{seq, prompt, options};
