@@ -644,7 +644,7 @@ class Session:
 
     def truncate(self, tokens):
         """Keeps the first `tokens` tokens and forgets the others, such as rejected drafts. If the steps of the forgotten tokens dropped or
-        revived earlier tokens, these tokens stay dropped or revived. To ask several questions about one text, call clone() before the first
+        revived earlier tokens, these tokens stay dropped or revived, and a scorer's memory of them stays. To ask several questions about one text, call clone() before the first
         question."""
         self._call("session_truncate", _whole("tokens", tokens, _SIZE))
 

@@ -240,6 +240,28 @@ TEST_CASE("a sequence whose last piece is paused between layers can be stopped, 
   }
 }
 
+TEST_CASE("the cost of a sequence leaves out a prompt that its observer stopped") {
+  struct stops_after final : step_observer {
+    int layers;
+    explicit stops_after(int n) : layers(n) {}
+    bool stops() override { return layers < 0; }
+    void layer_begins(const layer_plan&) override { --layers; }
+  };
+  for (const std::size_t at_once : {8u, 100u}) {  // the prompt is read in pieces, or as one
+    CAPTURE(at_once);
+    stops_after observer(2);
+    batch_bench<reference<double>> b;
+    sequence_asked asked{any_session(lazyllm({{2, 0.6}}), {.layers = 4}), lazyprune_test::some_tokens(40)};
+    asked.options.observer = &observer;
+    const std::size_t ended = b.add(std::move(asked));
+    b.to_the_end(at_once);
+    CHECK(b.ended.at(ended).result.reason == finish_reason::stop);
+    CHECK(b.ended.at(ended).seq.session().stats().rows > 0);
+    CHECK(b.ended.at(ended).result.cost.rows == 0);
+    CHECK(b.ended.at(ended).result.cost.dense_rows == 0);
+  }
+}
+
 TEST_CASE("a callback can stop a sequence whose last piece is paused between layers") {
   batch_bench<reference<double>> b;
   std::size_t paused = 0;

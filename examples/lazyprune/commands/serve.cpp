@@ -106,12 +106,14 @@ class serving {
         model_(flags.model),
         keys_(flags.key_file),
         log_(flags.log),
-        chosen_(policy_with_note(flags.policy, model_, policies)),
+        chosen_(policy_for(flags.policy, model_, policies)),
         words_(model_, flags.words),
         tokens_(words_.tokenizer_for("serve")),
         context_(model_.context(flags.context)),
         name_(model_name(model_.path())) {
     check(flags_.backend);
+    if (!chosen_.note.empty())
+      std::cerr << chosen_.note << (model_.has_pruning_file() ? ", except on requests with `pruning`" : "") << std::endl;
     chat_.emplace([&] { return words_.find_chat(); });
     // Without these flags a server whose model has no usable template still answers requests with plain prompts.
     const std::string_view flag_of_chats = flags_.documents ? "--document-roles" : flags_.words.given();
@@ -317,7 +319,9 @@ class serving {
   }
 
   policy_spec policy_of(const completion_request& asked, const position_spans& kept) const {
-    const policy_spec spec = asked.dense ? dense_spec() : asked.pruning ? policy_for(*asked.pruning, model_, policies_).spec : chosen_.spec;
+    const policy_spec spec = asked.dense     ? dense_spec()
+                             : asked.pruning ? policy_of_request(*asked.pruning, model_, policies_)
+                                             : chosen_.spec;
     return with_defaults(spec, kept);
   }
 

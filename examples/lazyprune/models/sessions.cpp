@@ -71,6 +71,12 @@ std::string first_flag(const policy_spec& spec) {
   return flags.substr(0, flags.find(' '));
 }
 
+/// Whether the policy takes nothing from the stages that are recommended for the model.
+bool stands_alone(const policy_spec& asked, const opened_model& model) {
+  const bool replaces_stages = model.has_pruning_file() && asked.stages && asked.preset.empty() && !asked.schedule;
+  return asks_for_pruning(asked) && !replaces_stages;
+}
+
 }  // namespace
 
 bool take_calibration(policy_spec& spec, const recommended_stages& from) {
@@ -87,12 +93,10 @@ bool take_calibration(policy_spec& spec, const recommended_stages& from) {
 std::string chosen_policy::line() const { return calibrated.empty() ? short_text(spec) : calibrated; }
 
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {
-  const bool replaces_stages = model.has_pruning_file() && asked.stages && asked.preset.empty() && !asked.schedule;
-  const bool takes_nothing = asks_for_pruning(asked) && !replaces_stages;
-  if (takes_nothing && !model.has_pruning_file()) return {.spec = std::move(asked)};
+  if (stands_alone(asked, model) && !model.has_pruning_file()) return {.spec = std::move(asked)};
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
-    if (takes_nothing) {
+    if (stands_alone(asked, model)) {
       const std::string note = "--pruning-file has no effect, because " + first_flag(asked) + " is given";
       return {.spec = std::move(asked), .note = note};
     }
@@ -105,6 +109,10 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
   if (asked == policy_spec{}) return {dense_spec(), "nothing is pruned: no stages are known for this model. " + how};
   return {dense_spec(),
           first_flag(asked) + " has no effect: no stages are known for this model, so nothing is pruned. Add --stages. " + how};
+}
+
+policy_spec policy_of_request(const policy_spec& asked, const opened_model& model, const policy_registry& policies) {
+  return stands_alone(asked, model) ? asked : policy_for(asked, model, policies).spec;
 }
 
 chosen_policy policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies) {

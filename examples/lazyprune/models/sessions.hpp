@@ -33,6 +33,9 @@ struct chosen_policy {
 /// the place of the whole file, which must still be usable. If no stages are recommended, the policy is dense, whatever the other flags
 /// say. Throws `error` if the recommended stages do not fit the model.
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
+/// Returns the same policy for a request to a server, which read the file when it started. A policy that takes nothing from the file does
+/// not read it again.
+policy_spec policy_of_request(const policy_spec& asked, const opened_model& model, const policy_registry& policies);
 /// Gives a policy without a scorer the scorer of the calibration. Where the policy does not say otherwise, it then keeps blocks, attention
 /// sinks and the evidence rows, and decode steps keep the prompt's tokens. Stages without a calibration change nothing.
 /// Returns whether the policy now has the scorer of the calibration.

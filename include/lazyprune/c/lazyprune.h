@@ -339,7 +339,7 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* sessio
 LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* session);
 
 /* Forgets the tokens from position `tokens` on, for example rejected drafts. What the forgotten steps did to the remaining tokens stays:
-   such a token can be dropped, be lost, or have the keys and values of more layers. To ask a second question about one text, clone the
+   such a token can be dropped, be lost, or have the keys and values of more layers, and a scorer's memory of it stays. To ask a second question about one text, clone the
    session before the first. If the scorer wants WINDOW after every layer, the last window - 1 of the remaining tokens get frontier 0 again,
    and a later step computes them anew. Tokens that a step with outputs has read keep their frontier. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens);

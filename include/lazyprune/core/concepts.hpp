@@ -192,7 +192,7 @@ concept one_step_scorer = requires(const S s) {
 
 /// A scorer whose score is the number in the row that `over_heads` makes.
 template <class S>
-concept row_scorer = std::same_as<typename S::row_is_score, S>;
+concept row_scorer = head_reducing_scorer<S> && std::same_as<typename S::row_is_score, S>;
 
 /// The evidence that the engine has to show the scorer.
 template <class Scorer>

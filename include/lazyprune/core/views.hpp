@@ -112,7 +112,7 @@ struct id_view {
 };
 
 /// A scorer with this parameter gets evidence after every layer but the last, not only after layers at which the schedule prunes. (A
-/// one_step_scorer gets none after the last layer at which the schedule could prune in the step.) It also gets memory, which the session
+/// scorer of one step gets none after the last layer at which the schedule could prune in the step.) It also gets memory, which the session
 /// keeps across layers and steps. The memory is zero when the sequence starts.
 template <class View>
 struct every_layer {

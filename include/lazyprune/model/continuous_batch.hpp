@@ -168,6 +168,12 @@ class continuous_batch {
       run.stop();
     }
 
+    /// Leaves because an observer has stopped the step.
+    void leave_stopped_step() {
+      unread = {};
+      run.take({}, {});
+    }
+
     void fail() {
       fault = std::current_exception();
       leave();
@@ -279,7 +285,7 @@ class continuous_batch {
       const bool stopped = paused_->pass.stopped();
       paused_.reset();
       if (!m.stays()) return;
-      if (stopped) return m.leave();
+      if (stopped) return m.leave_stopped_step();
       m.unread = {};
       begin_after_prompt(m, read_logits(work_, 0, 1));
     } catch (...) {
@@ -307,7 +313,7 @@ class continuous_batch {
     scalars logits;
     try {
       if (!forward(work_, steps)) {
-        for (const part& p : parts) p.whose->leave();
+        for (const part& p : parts) p.whose->leave_stopped_step();
         return;
       }
       if (outputs > 0) logits = read_logits(work_, 0, outputs);

@@ -51,8 +51,8 @@ struct generation {
   std::size_t decode_steps = 0;
   std::size_t drafted = 0;   // drafted tokens
   std::size_t accepted = 0;  // drafted tokens that were right; each decode step yields one more token besides them
-  statistics cost;           // statistics of the whole sequence, including earlier turns, without a step that an observer stopped
-  double share_prompt = 0;   // share of the (prompt token, layer) pairs that have keys and values at the end (the paper's Table 2)
+  statistics cost;          // statistics of the whole sequence, including earlier turns, without a prompt or a decode step that was stopped
+  double share_prompt = 0;  // share of the (prompt token, layer) pairs that have keys and values at the end (the paper's Table 2)
   memory_use memory;
   step_seconds sections;  // times of the prefill's sections
   std::vector<step_trace> trace;

@@ -32,7 +32,7 @@ struct token_state {
 struct session_state {
   layer_id layers = 0;                // of the model
   std::vector<token_state> tokens{};  // (known)
-  std::vector<float> memory{};        // (known) if the scorer remembers scores, otherwise empty
+  std::vector<float> memory{};        // (known) if the scorer has memory (every_layer), otherwise empty
   std::size_t queried_to = 0;         // the number of tokens known after the last step with outputs
   bool queried = false;               // whether a step had outputs
   statistics stats{};

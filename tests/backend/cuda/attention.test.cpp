@@ -170,6 +170,10 @@ TEST_CASE("tensor cores: attention in tiles of 128 queries agrees with the refer
 }
 
 TEST_CASE("tensor cores: attention by warpgroups agrees with the reference") {
+  if (!device::kernels_have_wgmma()) {
+    MESSAGE("skipped: the kernels are compiled without wgmma");
+    return;
+  }
   std::vector<attention_grid_case> all = long_cases();
   if (!test_all) all.resize(2);
   check_against_reference(all, false);

@@ -237,7 +237,7 @@ __global__ void matrix_from_global(global<const std::uint16_t> x) {
 }
 
 /// The mistakes that a kernel can make with the products of a warpgroup.
-enum class group_mistake { none, no_fence, no_publication, no_wait, early_write, odd_place, half_a_warpgroup };
+enum class group_mistake { none, no_fence, no_publication, no_wait, early_write, odd_place, half_a_warpgroup, a_warp_alone };
 
 /// Multiplies a matrix of ones by itself, with one mistake. Writes the sums of the first column.
 template <group_mistake Made>
@@ -253,7 +253,10 @@ __global__ void group_product(global<float> out) {
   device::wgmma(d, all, all, false);
   device::wgmma_commit();
   if (Made == group_mistake::early_write) x[threadIdx.x] = 0;
-  if (Made != group_mistake::no_wait) device::wgmma_wait<0>(d);
+  if (Made == group_mistake::a_warp_alone && threadIdx.x < 32)
+    device::wgmma_wait<0>(d);
+  else if (Made != group_mistake::no_wait)
+    device::wgmma_wait<0>(d);
   if (threadIdx.x % 4 == 0) out[threadIdx.x / 4] = d[0][0];
 }
 
@@ -535,7 +538,14 @@ TEST_CASE("planted: memory that was never written") {
   check_fault("never written", [&] { nothing.numbers(); });
 }
 
-TEST_CASE("planted: products of a warpgroup without a fence, a publication or a wait, at a wrong place, or by half of a warpgroup") {
+TEST_CASE("the emulated device has wgmma unless a test says otherwise") {
+  CHECK(device::kernels_have_wgmma());
+  emulated::the_device().wgmma = false;
+  CHECK(!device::kernels_have_wgmma());
+  emulated::the_device().wgmma = true;
+}
+
+TEST_CASE("planted: products of a warpgroup without a fence, a publication or a wait, at a wrong place, or not by the whole warpgroup") {
   const array<float> out(32);
   const auto run_product = [&](auto kernel, unsigned threads = 128) { run(kernel, 1, threads, 128 * 128, out.data()); };
   run_product(group_product<group_mistake::none>);
@@ -548,6 +558,7 @@ TEST_CASE("planted: products of a warpgroup without a fence, a publication or a 
   }
   check_fault("ends before its products", [&] { run_product(group_product<group_mistake::no_wait>); });
   check_fault("a multiple of 1024 bytes", [&] { run_product(group_product<group_mistake::odd_place>); });
+  check_fault("a divergent warpgroup", [&] { run_product(group_product<group_mistake::a_warp_alone>); });
   check_fault("not whole warpgroups", [&] { run_product(group_product<group_mistake::half_a_warpgroup>, 64); });
 }
 

@@ -706,7 +706,7 @@ __global__ void __launch_bounds__(warpgroup_attention<D>::threads, warpgroup_att
     float s[1][key_tiles][4], o[1][value_tiles][4];
     LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[0][n][e] = 0;
     LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[0][n][e] = 0;
-    std::uint32_t weights[key_tiles / 2][1][4];
+    std::uint32_t weights[key_tiles / 2][1][4] = {};
 
     const wgmma_operand own_q = wgmma_operand(q, tile::queries).from(tile::place(warp / 4 * 64, 0));
     const wgmma_operand all_k(k, tile::keys), all_v(v, tile::keys);
@@ -720,14 +720,25 @@ __global__ void __launch_bounds__(warpgroup_attention<D>::threads, warpgroup_att
           wgmma_by_rows(o[0], weights[key / 16][0], all_v.from(i % 2 * size + tile::place(key, 0)));
       wgmma_commit();
     };
-    // Turns the products of tile i into weights. Returns true if `o` must fade.
+    // Turns the products of tile i into weights.
+    bool fades = false;
     const auto weigh = [&](unsigned i) {
       const unsigned at = begin + i * tile::keys;
       score_all<Scaled>(t, s);
       if (at < of_last.x || of_first.y < at + tile::keys) hide_unseen(own, at, seen_by, s);
-      const bool fades = softmax.take(s, factor);
+      fades = softmax.take(s, factor);
       softmax.weigh(s, factor);
-      return fades;
+      wgmma_pin(s[0]);
+    };
+    // Prepares the sums of a tile, whose weights are in s, when those of the tile before it are complete, and all copies have arrived.
+    const auto join = [&] {
+      wgmma_wait<0>(o[0], weights);
+      if (fades) softmax.fade_out(o);
+      round_weights(s, weights);
+      wait_for_copies<0>();
+      wgmma_publish();
+      __syncthreads();  // all warps have finished with the tiles before this one
+      wgmma_fence();
     };
 
     wait_for_copies<1>();
@@ -737,16 +748,8 @@ __global__ void __launch_bounds__(warpgroup_attention<D>::threads, warpgroup_att
     begin_scores(0);
     wgmma_wait<0>(s[0]);
     weigh(0);
-    round_weights(s, weights);
-
-    const auto arrive = [] {
-      wait_for_copies<0>();
-      wgmma_publish();
-      __syncthreads();
-      wgmma_fence();
-    };
     for (unsigned i = 0; i + 1 < tiles; ++i) {
-      arrive();  // the values of this tile and the next keys; all warps have finished with the tiles before them
+      join();
       begin_scores(i + 1);
       begin_sums(i);
       load_values(i + 1), load_keys(i + 2);
@@ -754,18 +757,10 @@ __global__ void __launch_bounds__(warpgroup_attention<D>::threads, warpgroup_att
       global<const std::uint16_t> next = nullptr;
       if (finds) next = address(i + 3);
       wgmma_wait<1>(s[0]);
-      const bool fades = weigh(i + 1);
-      wgmma_pin(s[0]);
-      if (fades) {  // each branch waits, because ptxas would move a wait before the branch up, before the weights are computed
-        wgmma_wait<0>(o[0], weights);
-        softmax.fade_out(o);
-      } else {
-        wgmma_wait<0>(o[0], weights);
-      }
-      round_weights(s, weights);
+      weigh(i + 1);  // the wait for the sums is in the next iteration, because ptxas would move it up, before the weights are computed
       if (finds) found_of(i + 3)[threadIdx.x] = next;
     }
-    arrive();
+    join();
     begin_sums(tiles - 1);
     wgmma_wait<0>(o[0], weights);
     write_results(t, kv_head, own, softmax, o);

@@ -10,8 +10,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// For example `prompt_sets{stages{{9, 0.5}}}`. A decode step computes its own tokens and nothing else: at each layer it attends to the
-/// tokens that have keys there. So it costs no more than a dense step. The pruned tokens wait in the store until the next prompt, which is
-/// scored anew and may bring them back. `prompt_sets` sees the scores if the inner schedule does.
+/// tokens that have keys there. So it costs no more than a dense step, unless the scorer remembers earlier steps: it then reads the
+/// attention of each layer. The pruned tokens wait in the store until the next prompt, which is scored anew and may bring them back.
+/// `prompt_sets` sees the scores if the inner schedule does.
 template <class Schedule>
 struct prompt_sets {
   static_assert(any_kind_of_schedule<Schedule>,

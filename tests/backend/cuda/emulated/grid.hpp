@@ -80,6 +80,7 @@ struct thread {
   std::vector<product> products{};
   std::deque<std::vector<product>> product_groups{};
   bool may_multiply = false;   // wgmma_fence was called since the last wait
+  std::size_t calls = 0;       // of the functions that a warpgroup calls together
   moment published_until = 0;  // products see what this thread wrote to shared memory before
 };
 
@@ -202,6 +203,14 @@ class grid {
       for (const thread::copy& c : groups.front()) memory_.write(c.to, sixteen{c.bytes}, running->knows);
   }
 
+  /// Checks that all threads of the running warpgroup make the same calls. A later thread is compared with the first one that came so far.
+  void call_together(site where) {
+    thread& me = *running;
+    std::vector<site>& calls = calls_of_groups_[me.number / (4 * lanes)];
+    if (me.calls == calls.size()) calls.push_back(where);
+    const site first = calls[me.calls++];
+    if (!(first == where)) throw fault("a divergent warpgroup: " + place(me.number, where) + ", while others have come to " + text(first));
+  }
   void fence_products() { running->may_multiply = true; }
   void publish_to_products() { running->published_until = memory_.tick(); }
   void begin_product(thread::product compute) {
@@ -267,6 +276,7 @@ class grid {
     count_ = count;
     failed_ = nullptr;
     ready_.clear();
+    for (std::vector<site>& calls : calls_of_groups_) calls.clear();
     if (threads_.size() < count) threads_.resize(most_threads);
     for (unsigned i = 0; i < count; ++i) {
       thread& t = threads_[i];
@@ -284,6 +294,7 @@ class grid {
       t.product_groups.clear();
       t.may_multiply = false;
       t.published_until = 0;
+      t.calls = 0;
       if (!t.runs) t.runs = std::make_unique<fiber>(&grid::work, this);
       wake(t);
     }
@@ -291,6 +302,10 @@ class grid {
     running = &first;
     fiber::change(host_, *first.runs);
     running = nullptr;
+    if (!failed_)
+      for (unsigned i = 0; i < count_ && !failed_; ++i)
+        if (threads_[i].calls != calls_of_groups_[i / (4 * lanes)].size())
+          failed_ = std::make_exception_ptr(fault("a divergent warpgroup: thread " + std::to_string(i) + " ends before others of it"));
     if (!failed_) return;
     for (thread& t : threads_)  // a fiber in the middle of the kernel cannot be reused
       if (t.is != thread::state::done) t = {};
@@ -378,7 +393,8 @@ class grid {
   fiber host_;
   std::vector<thread> threads_;
   std::array<warp, most_threads / lanes> warps_;
-  std::vector<emulated::warp*> ready_;  // the warps with ready lanes
+  std::vector<emulated::warp*> ready_;                                         // the warps with ready lanes
+  std::array<std::vector<site>, most_threads / (4 * lanes)> calls_of_groups_;  // see call_together
   unsigned count_ = 0;
   unsigned arrived_ = 0;  // the number of threads that wait at the barrier
   site barrier_{};

@@ -46,19 +46,27 @@ class wgmma_operand {
   std::uintptr_t at_, to_next_block_;
 };
 
-inline void wgmma_fence() { emulated::running_grid().fence_products(); }
+inline void wgmma_fence(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulated::running_grid().call_together({file, line});
+  emulated::running_grid().fence_products();
+}
 inline void wgmma_publish() { emulated::running_grid().publish_to_products(); }
-inline void wgmma_commit() { emulated::running_grid().commit_products(); }
+inline void wgmma_commit(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulated::running_grid().call_together({file, line});
+  emulated::running_grid().commit_products();
+}
 
 template <unsigned Tiles>
 void wgmma_pin(float (&)[Tiles][4]) {}
 template <unsigned But, unsigned Tiles>
-void wgmma_wait(float (&)[Tiles][4]) {
+void wgmma_wait(float (&)[Tiles][4], const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulated::running_grid().call_together({file, line});
   emulated::running_grid().wait_for_products(But);
 }
 template <unsigned But, unsigned Tiles, unsigned Operands>
-void wgmma_wait(float (&d)[Tiles][4], const std::uint32_t (&)[Operands][1][4]) {
-  wgmma_wait<But>(d);
+void wgmma_wait(float (&d)[Tiles][4], const std::uint32_t (&)[Operands][1][4], const char* file = __builtin_FILE(),
+                int line = __builtin_LINE()) {
+  wgmma_wait<But>(d, file, line);
 }
 
 namespace detail {
@@ -70,8 +78,8 @@ struct brought_to_product {
   eight_halves a, b[pieces];
 };
 
-/// Computes a warp's 16 rows of d = a b, or adds them, with a (16, 16) and b (16, N). If `InRegisters`, a lane brings its registers of mma's
-/// a, and the pieces of b are those of its rows, one row after another. Otherwise they are those of its columns.
+/// Computes a warp's 16 rows of d = a b, or adds them, with a (16, 16) and b (16, N). If `InRegisters`, a lane brings its registers of
+/// mma's a, and the pieces of b are those of its rows, one row after another. Otherwise they are those of its columns.
 template <unsigned N, bool InRegisters>
 void multiply_warp(float (&d)[N / 8][4], bool adds, const brought_to_product<N>& mine, emulated::site where) {
   struct sums {
@@ -115,6 +123,7 @@ inline eight_halves piece_for_product(const wgmma_operand& of, unsigned row, uns
 
 template <unsigned Tiles>
 void begin_by_rows(float (&d)[Tiles][4], const std::uint32_t (&a)[4], wgmma_operand b, emulated::site where) {
+  emulated::running_grid().call_together(where);
   emulated::running_grid().begin_product([&d, &a, b, where] {
     brought_to_product<Tiles * 8> mine{};
     std::memcpy(&mine.a, a, sizeof a);
@@ -131,6 +140,7 @@ void begin_by_rows(float (&d)[Tiles][4], const std::uint32_t (&a)[4], wgmma_oper
 inline void wgmma(float (&d)[16][4], wgmma_operand a, wgmma_operand b, bool adds, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
   const emulated::site where{file, line};
+  emulated::running_grid().call_together(where);
   emulated::running_grid().begin_product([&d, a, b, adds, where] {
     const unsigned lane = threadIdx.x % emulated::lanes, warp = threadIdx.x / emulated::lanes % 4;
     detail::brought_to_product<128> mine{};
