@@ -247,6 +247,23 @@ TEST_CASE("with --cache-file, a new server reuses the prompts of the server befo
   CHECK(end.err.find("gone/cache") != std::string::npos);
 }
 
+TEST_CASE("beside --policy, only requests with `pruning` use --pruning-file, and a request that names a policy does not read it") {
+  const temporary_folder folder;
+  const std::string file = folder / "stages.json";
+  std::filesystem::copy(std::filesystem::path(bundled_model) / "lazyprune.json", file);
+  served server({"--policy", "dense", "--pruning-file", file, "--cache-memory", "0"});
+  const auto rows = [&](const json& pruning) {
+    json body{{"prompt", words(700)}, {"max_tokens", 2}, {"temperature", 0}};
+    if (!pruning.is_null()) body["pruning"] = pruning;
+    return server.completion(body)["usage"]["pruning"]["rows"].get<std::size_t>();
+  };
+  CHECK(rows({{"least_tokens", 600}}) < rows(nullptr));
+  std::filesystem::remove(file);
+  CHECK(rows({{"policy", "lazyllm"}}) < rows(nullptr));
+  CHECK(server.end().err.find("--pruning-file has no effect, because --policy is given, except on requests with `pruning`") !=
+        std::string::npos);
+}
+
 TEST_CASE("the rows of --cache-file belong to the model's files as they were when the server started") {
   const temporary_folder folder;
   const std::string model = folder / "model", weights = model + "/model.safetensors", file = folder / "cache";
