@@ -605,7 +605,7 @@ TEST_CASE("quota is known only inside a layer, and says whether the attention ro
     head_reduction over_heads() const { return head_reduction::max; }
   };
   struct row_of_nothing : other_score {  // a row without over_heads
-    using row_is_score = row_of_nothing;
+    using row_is_score [[maybe_unused]] = row_of_nothing;
   };
   static_assert(!row_scorer<row_of_nothing>);
   static_assert(row_scorer<last_query_attention> && !row_scorer<other_score> && !row_scorer<key_norm>);
