@@ -71,7 +71,7 @@ std::string first_flag(const policy_spec& spec) {
   return flags.substr(0, flags.find(' '));
 }
 
-/// Whether the policy takes nothing from the stages that are recommended for the model.
+/// Returns whether the policy takes nothing from the stages that are recommended for the model.
 bool stands_alone(const policy_spec& asked, const opened_model& model) {
   const bool replaces_stages = model.has_pruning_file() && asked.stages && asked.preset.empty() && !asked.schedule;
   return asks_for_pruning(asked) && !replaces_stages;

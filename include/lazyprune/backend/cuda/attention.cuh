@@ -575,9 +575,7 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
 
   const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
   running_softmax<row_tiles> softmax;
-  float o[row_tiles][value_tiles][4];
-  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n)
-      LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[m][n][e] = 0;
+  float o[row_tiles][value_tiles][4] = {};
 
   unsigned which = 0;  // the offset of this tile's addresses in `found`: 0 or tile::keys
   for (unsigned at = begin; at < end; at += tile::keys) {
@@ -590,9 +588,7 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
 
     std::uint32_t weights[key_tiles / 2][row_tiles][4];
     if (some) {
-      float s[row_tiles][key_tiles][4];
-      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
-          LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = 0;
+      float s[row_tiles][key_tiles][4] = {};
       LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16) {
         std::uint32_t a[row_tiles][4];
         LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m)
@@ -703,9 +699,7 @@ __global__ void __launch_bounds__(warpgroup_attention<D>::threads, warpgroup_att
 
     const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
     running_softmax<1> softmax;
-    float s[1][key_tiles][4], o[1][value_tiles][4];
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[0][n][e] = 0;
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[0][n][e] = 0;
+    float s[1][key_tiles][4] = {}, o[1][value_tiles][4] = {};
     std::uint32_t weights[key_tiles / 2][1][4] = {};
 
     const wgmma_operand own_q = wgmma_operand(q, tile::queries).from(tile::place(warp / 4 * 64, 0));

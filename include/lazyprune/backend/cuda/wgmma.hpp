@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Whether the code is compiled for compute capability 9.0a. Only such code has these instructions.
+/// This constant is true in code that is compiled for compute capability 9.0a. Only such code has these instructions.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 inline constexpr bool has_wgmma = true;
 #else

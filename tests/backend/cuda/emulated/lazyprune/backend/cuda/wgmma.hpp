@@ -71,7 +71,7 @@ void wgmma_wait(float (&d)[Tiles][4], const std::uint32_t (&)[Operands][1][4], c
 
 namespace detail {
 
-/// What a lane brings to a warp's product: its registers of a, or one piece of a's rows, and some pieces of b.
+/// The numbers that a lane brings to a warp's product. They are its registers of a, or one piece of a's rows, and some pieces of b.
 template <unsigned N>
 struct brought_to_product {
   static constexpr unsigned pieces = N / 16;  // of b, for each lane
