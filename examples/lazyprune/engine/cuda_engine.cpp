@@ -14,14 +14,10 @@ namespace {
 
 constexpr int least_capability = 80;
 
-int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  device::check(cudaGetDevice(&device), "device");
-  device::check(cudaDeviceGetAttribute(&value, which, device), "device");
-  return value;
+int capability() {
+  return 10 * device::attribute_of_device(cudaDevAttrComputeCapabilityMajor) +
+         device::attribute_of_device(cudaDevAttrComputeCapabilityMinor);
 }
-
-int capability() { return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor); }
 
 gpu find_gpu() {
   const char* const expected = "a GPU of compute capability 8.0 or more";
@@ -31,10 +27,8 @@ gpu find_gpu() {
     throw error(
         "--backend cuda", "", expected,
         answer == cudaSuccess ? "none" : "none (" + std::string(cudaGetErrorName(answer)) + ": " + cudaGetErrorString(answer) + ")");
-  int number = 0;
-  device::check(cudaGetDevice(&number), "device");
   cudaDeviceProp properties;
-  device::check(cudaGetDeviceProperties(&properties, number), "device");
+  device::check(cudaGetDeviceProperties(&properties, device::current_device()), "device");
   const std::string isa = "sm_" + std::to_string(capability());
   if (capability() < least_capability) throw error("--backend cuda", "", expected, std::string(properties.name) + ", " + isa);
   return {properties.name, properties.totalGlobalMem, isa};
@@ -50,10 +44,10 @@ class cuda_engine final : public loaded_engine<cuda_backend> {
   /// Computes the rates from the highest clocks that the GPU reports.
   std::optional<peak_rates> peaks() const override {
     return peaks_of({.capability = capability(),
-                     .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),
-                     .clock_khz = attribute(cudaDevAttrClockRate),
-                     .memory_clock_khz = attribute(cudaDevAttrMemoryClockRate),
-                     .memory_bus_bits = attribute(cudaDevAttrGlobalMemoryBusWidth)},
+                     .multiprocessors = device::attribute_of_device(cudaDevAttrMultiProcessorCount),
+                     .clock_khz = device::attribute_of_device(cudaDevAttrClockRate),
+                     .memory_clock_khz = device::attribute_of_device(cudaDevAttrMemoryClockRate),
+                     .memory_bus_bits = device::attribute_of_device(cudaDevAttrGlobalMemoryBusWidth)},
                     weight_type());
   }
 

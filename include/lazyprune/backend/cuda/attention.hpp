@@ -17,6 +17,7 @@
 #include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
+#include <lazyprune/backend/cuda/work_order.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
 namespace lazyprune {
@@ -27,6 +28,10 @@ class attention_layer {
  public:
   /// `exact`: queries and attention weights stay float even if keys and values are bf16.
   explicit attention_layer(bool exact) : exact_(exact) {}
+
+  /// Returns the least number of tiles of 128 queries for which kernels use such tiles. Fewer do not fill the device, and then tiles of 64
+  /// queries are faster.
+  std::size_t wide_tiles() const { return wide_tiles_; }
 
   std::size_t bytes() const { return parts_.bytes() + scores_.bytes() + rows_of_probes_.bytes(); }
 
@@ -68,9 +73,6 @@ class attention_layer {
  private:
   static constexpr std::size_t few_rows = 16;     // up to this many rows have too few tiles of queries to fill a device, so keys are split
   static constexpr std::size_t least_split = 64;  // only the last split has fewer keys
-  // With this many tiles of 128 queries or more, they are faster than tiles of 64 queries. Fewer of them do not fill a device.
-  static constexpr std::size_t wide_tiles = 192;
-
   attention_task task_of(const query_rows& q, const row_positions& positions, const stored_kv& kv, const attention_rows& what, any_rows out,
                          lists& lists) {
     const auto [heads, kv_heads, head_dim] = what.shape;
@@ -109,7 +111,7 @@ class attention_layer {
     if (type == dtype::f32) return exact<float, D>(t, what);
     if (exact_ || what.all_rows().size() <= few_rows) return exact<std::uint16_t, D>(t, what);
     if constexpr (D <= 128)
-      if (tiles_of(t, 128) * t.kv_heads >= wide_tiles) return on_many_tiles<D>(t);
+      if (tiles_of(t, 128) * t.kv_heads >= wide_tiles_) return on_many_tiles<D>(t);
     on_tensor_cores<D, 64>(t);
   }
 
@@ -193,6 +195,7 @@ class attention_layer {
   }
 
   bool exact_, wgmma_ = kernels_have_wgmma();
+  std::size_t wide_tiles_ = 3 * static_cast<std::size_t>(attribute_of_device(cudaDevAttrMultiProcessorCount)) / 2;
   std::vector<uint2> seen_, probed_;
   std::vector<const void*> blocks_;
   scratch<float> parts_;           // results of splits: see attention_task

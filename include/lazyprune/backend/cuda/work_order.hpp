@@ -25,6 +25,12 @@ inline int current_device() {
   return number;
 }
 
+inline int attribute_of_device(cudaDeviceAttr which) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, current_device()), "device");
+  return value;
+}
+
 /// The device and the stream in which a context queues its work, and the allocator from which it takes memory.
 struct place {
   int device;

@@ -315,7 +315,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int)
       *value = 1410000;
       return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
-      *value = 108;
+      *value = emulated::the_device().multiprocessors;
       return cudaSuccess;
     case cudaDevAttrMemoryClockRate:
       *value = 1593000;

@@ -45,8 +45,9 @@ class device {
   std::size_t allocations = 0;                         // the number of allocations of device memory and page-locked host memory
   std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel: the bytes that it may have
 
-  bool wgmma = true;  // whether kernels say that they were compiled with wgmma
-  int devices = 1;    // those after the first have nothing but a number
+  bool wgmma = true;          // whether kernels say that they were compiled with wgmma
+  int devices = 1;            // those after the first have nothing but a number
+  int multiprocessors = 108;  // what the device says that it has
 
   device() { make_stream(); }
 

@@ -40,6 +40,18 @@ class without_wgmma {
   ~without_wgmma() { emulated::the_device().wgmma = true; }
 };
 
+/// While an object of this class exists, the device says that it has 8 multiprocessors. Then little work fills it.
+class few_multiprocessors {
+ public:
+  few_multiprocessors() { emulated::the_device().multiprocessors = 8; }
+  few_multiprocessors(const few_multiprocessors&) = delete;
+  few_multiprocessors& operator=(const few_multiprocessors&) = delete;
+  ~few_multiprocessors() { emulated::the_device().multiprocessors = before_; }
+
+ private:
+  int before_ = emulated::the_device().multiprocessors;
+};
+
 /// From now on, threads run in an order that follows from `seed`.
 inline void shuffle_threads(std::uint64_t seed) { emulated::the_device().threads.seed = seed; }
 

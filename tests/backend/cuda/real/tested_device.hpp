@@ -58,6 +58,15 @@ class without_wgmma {
   ~without_wgmma() {}
 };
 
+/// Does nothing: a GPU has the multiprocessors that it has.
+class few_multiprocessors {
+ public:
+  few_multiprocessors() = default;
+  few_multiprocessors(const few_multiprocessors&) = delete;
+  few_multiprocessors& operator=(const few_multiprocessors&) = delete;
+  ~few_multiprocessors() {}
+};
+
 /// Does nothing: a GPU chooses its own order of threads.
 inline void shuffle_threads(std::uint64_t) {}
 
