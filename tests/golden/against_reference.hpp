@@ -3,6 +3,7 @@
 #pragma once
 
 #include <lazyprune/backend/reference.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/random_source.hpp>
@@ -88,15 +89,15 @@ void check_against_reference(const Load& load, const Rounds& rounds, const lazyp
 
 /// Calls `check(load, stages)` for a random model of four layers, smaller than the bundled one.
 template <class Check>
-void check_random_model(const Check& check) {
+void check_random_model(const Check& check, const lazyprune::attention_shape& shape = {6, 2, 8}) {
   using namespace lazyprune;
   model_config config = shape_named("pocket");
   config.vocabulary = 199;
   config.hidden = 48;
   config.layers = 4;
-  config.n_heads = 6;
-  config.n_kv_heads = 2;
-  config.head_dim = 8;
+  config.n_heads = shape.heads;
+  config.n_kv_heads = shape.kv_heads;
+  config.head_dim = shape.head_dim;
   config.ffn = 80;
   check([&](auto& backend, dtype as) { return load_model(backend, config, random_source(config, dtype::bf16), {.as = as}); },
         stages{{1, 0.7}, {3, 0.5}});

@@ -174,6 +174,22 @@ TEST_CASE("cuda: a loaded sequence goes on with the bits of the saved one") {
 
 TEST_CASE("cuda: a random model agrees with the reference") { check_random_model(check_cuda); }
 
+TEST_CASE("cuda: random models agree with the reference if attention takes tiles of 128 queries, with wgmma and without") {
+  const unchecked fast;
+  const few_multiprocessors small;
+  const auto check_used = [](auto kernel, std::size_t head_dim) {
+    const auto before = times_launched(kernel);
+    check_random_model(check_cuda, {4, 2, head_dim});
+    if (before) CHECK(*times_launched(kernel) > *before);
+  };
+  if (device::kernels_have_wgmma()) {
+    check_used(device::attend_warpgroups<64, true>, 64);
+    check_used(device::attend_warpgroups<128, true>, 128);
+  }
+  const without_wgmma slower;
+  check_used(device::attend_tensor<64, 128, true>, 64);
+}
+
 TEST_CASE("cuda: windows, soft caps, GELU, norms after the blocks, LongRoPE and partial RoPE agree with the reference") {
   check_families(check_cuda);
 }

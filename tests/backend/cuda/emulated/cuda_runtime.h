@@ -236,7 +236,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   if ((stream ? stream : device.default_stream())->device != device.current()) return cudaErrorInvalidResourceHandle;
   const auto asked_for = device.shared_asked_for.find(reinterpret_cast<void (*)()>(kernel));
   if (shared_bytes > (asked_for == device.shared_asked_for.end() ? 48 * 1024 : asked_for->second)) return cudaErrorInvalidValue;
-  ++device.launches;
+  ++device.launched[reinterpret_cast<void (*)()>(kernel)];
   const auto given = [arguments]<std::size_t... Index>(std::index_sequence<Index...>) {
     return std::tuple<Parameters...>(*static_cast<Parameters*>(arguments[Index])...);
   }

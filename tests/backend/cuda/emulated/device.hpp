@@ -37,7 +37,7 @@ class device {
   memory store;
   emulated::grid threads{store};
   std::recursive_mutex one_at_a_time;
-  std::size_t launches = 0;
+  std::map<void (*)(), std::size_t> launched;  // by kernel: how often
   std::size_t waits = 0;  // how often the host waited for a stream
   struct {
     std::size_t copies = 0, bytes = 0;

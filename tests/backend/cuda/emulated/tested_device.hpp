@@ -16,6 +16,12 @@ inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
 /// Returns how often the host has waited for a stream.
 inline std::optional<std::size_t> times_waited() { return emulated::the_device().waits; }
 
+/// Returns how often the host has launched the kernel.
+template <class... Parameters>
+std::optional<std::size_t> times_launched(void (*kernel)(Parameters...)) {
+  return emulated::the_device().launched[reinterpret_cast<void (*)()>(kernel)];
+}
+
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }
 
 /// While an object of this class exists, the machine has several devices. Only the first one runs kernels.
@@ -40,10 +46,10 @@ class without_wgmma {
   ~without_wgmma() { emulated::the_device().wgmma = true; }
 };
 
-/// While an object of this class exists, the device says that it has 8 multiprocessors. Then little work fills it.
+/// While an object of this class exists, the device says that it has 2 multiprocessors. Then little work fills it.
 class few_multiprocessors {
  public:
-  few_multiprocessors() { emulated::the_device().multiprocessors = 8; }
+  few_multiprocessors() { emulated::the_device().multiprocessors = 2; }
   few_multiprocessors(const few_multiprocessors&) = delete;
   few_multiprocessors& operator=(const few_multiprocessors&) = delete;
   ~few_multiprocessors() { emulated::the_device().multiprocessors = before_; }

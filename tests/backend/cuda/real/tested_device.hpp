@@ -29,6 +29,12 @@ inline std::size_t bytes_held() {
 /// Returns nothing: a GPU does not count how often the host waits.
 inline std::optional<std::size_t> times_waited() { return std::nullopt; }
 
+/// Returns nothing: a GPU does not count its kernels.
+template <class... Parameters>
+std::optional<std::size_t> times_launched(void (*)(Parameters...)) {
+  return std::nullopt;
+}
+
 inline bool lies_on_device(const void* p) {
   cudaPointerAttributes of{};
   lazyprune::device::check(cudaPointerGetAttributes(&of, p), "pointer");
