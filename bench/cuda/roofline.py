@@ -65,6 +65,7 @@ SHARES = {
     "rows": (0.75, 0.90, "the kernel passes over the memory once, and a thread moves 8 or 16 bytes at a time; a part of its input is still in the L2 cache"),
     "split": (0.25, 0.48, "a block has one warp and takes 64 keys or more of one head, so few loads are in flight"),
     "small": (0.10, 0.10, "there is too little work to fill the device; in the probe, one thread reads a whole key"),
+    "one block": (0.005, 0.005, "one thread block chooses the tokens, on one multiprocessor"),
     "link": (0.50, 0.50, "some KiB are copied, and the host waits for them"),
 }
 
@@ -75,7 +76,7 @@ H200 = Gpu("H200", "NVIDIA H200", 989e12, 4800e9, 50e9, 0, H100.shares)  # an H1
 GPUS = (A100, H100, H200)
 
 SHORTEST = 3e-6  # seconds that a kernel takes at least; on the H100, ncu measured 3.3 to 6.4 us for those with little work
-STOP = 60e-6  # seconds that the device waits while the host reads scores or logits, selects, plans and launches again
+STOP = 60e-6  # seconds that the device waits while the host reads choices or logits, checks them, and launches again
 LISTS = 3e-6  # seconds to copy positions, slots and addresses of an operation to the device, if they are not there already
 BLOCK_ROWS = 2048  # rows that a layer's operations take at a time (cuda::block_rows)
 
@@ -164,22 +165,25 @@ def layer(shape, rows, finish, active=None, same=False):
     return kernels + [product("down", finish, f, h, 8.0)]
 
 
-def probe(shape, rows):
-    """Returns the kernels that compute the last token's attention probabilities, sum them over the heads, and copy the sums to the host."""
+def choice(shape, rows, kept):
+    """Returns the kernels that compute the last token's attention probabilities, sum them over the heads, and choose the tokens that stay."""
     scores = 4.0 * shape.heads * rows
     return [
         Kernel("probe", "small", 2.0 * shape.q * rows, 2.0 * rows * shape.kv + scores),
         Kernel("softmax of the probe", "small", 0, 4 * scores),
         Kernel("sum over heads", "small", 0, scores + 4.0 * rows),
-        Kernel("sums to the host", "link", 0, 4.0 * rows),
+        Kernel("copy of the sums", "small", 0, 8.0 * rows),
+        Kernel("choice of tokens", "one block", 0, 32.0 * rows),  # writes the keys of all tokens, and reads them seven times
+        Kernel("positions of the chosen", "small", 0, 12.0 * kept),
     ]
 
 
 def moves(shape, rows, kept):
     """Returns the kernels that store the pruned rows in bf16, and move the kept rows to the front through scratch memory."""
     return [
-        Kernel("rows put aside", "rows", 0, 6.0 * (rows - kept) * shape.hidden, 1, 1),
-        Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2, 1),
+        Kernel("lists of moves", "small", 0, 20.0 * rows, 2, 1),  # the addresses of the stored rows come from the host
+        Kernel("rows put aside", "rows", 0, 6.0 * (rows - kept) * shape.hidden),
+        Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2),
     ]
 
 
@@ -197,9 +201,10 @@ def prefill(shape, tokens, stages):
     kernels = [rows_kernel("embed", tokens, 6.0 * shape.hidden, 1)]
     for l, n in enumerate(rows):
         if l in stages:
-            kernels += probe(shape, rows[l - 1]) + moves(shape, rows[l - 1], n)
+            kernels += choice(shape, rows[l - 1], n) + moves(shape, rows[l - 1], n)
         kernels += layer(shape, n, 1 if l + 1 == shape.layers else n, same=l > 0 and l not in stages)
-    return kernels + logits(shape)
+    choices = sum(rows[l - 1] + rows[l] for l in stages)
+    return kernels + ([Kernel("choices to the host", "link", 0, 4.0 * choices)] if stages else []) + logits(shape)
 
 
 def logits(shape):
@@ -240,9 +245,9 @@ class Expected:
         return self.products + self.attention + self.other + self.launches + self.stops
 
 
-def expected(gpu, kernels, stages=0):
-    """The expected seconds of the kernels. There is a stop for each stage, and one for the logits."""
-    e = Expected(stops=(stages + 1) * STOP)
+def expected(gpu, kernels):
+    """The expected seconds of the kernels. The device stops once for the logits, and once for the choices of all stages."""
+    e = Expected(stops=sum(k.kind == "link" for k in kernels) * STOP)
     for k in kernels:
         e.launches += (0 if k.kind == "link" else k.launches * gpu.launch) + k.lists * LISTS
         if k.name.startswith("product"):
@@ -255,7 +260,7 @@ def expected(gpu, kernels, stages=0):
 
 
 def first_token(gpu, shape, tokens, stages):
-    return expected(gpu, prefill(shape, tokens, stages), len(stages))
+    return expected(gpu, prefill(shape, tokens, stages))
 
 
 # The tables.
@@ -296,7 +301,7 @@ def kernel_lines(kernels):
         intensity = f"{k.operations / k.bytes:,.0f}" if k.operations else "-"
         cells = [k.name, count(k.operations), size(k.bytes), intensity]
         for gpu in GPUS:
-            cells += [k.bound(gpu), f"{100 * gpu.shares[k.kind]:.0f} %", time(k.seconds(gpu))]
+            cells += [k.bound(gpu), f"{100 * gpu.shares[k.kind]:.3g} %", time(k.seconds(gpu))]
         yield cells
 
 
@@ -312,7 +317,7 @@ def tables(name, tokens):
     yield ""
     kept = math.ceil(0.7 * tokens)
     once = [rows_kernel("embed", tokens, 6.0 * shape.hidden)]
-    yield from table(KERNEL_HEADS, kernel_lines(once + layer(shape, tokens, tokens) + probe(shape, tokens) + moves(shape, tokens, kept) + logits(shape)))
+    yield from table(KERNEL_HEADS, kernel_lines(once + layer(shape, tokens, tokens) + choice(shape, tokens, kept) + moves(shape, tokens, kept) + logits(shape)))
     yield ""
     yield f"### The first token: {name}, {tokens:,} tokens"
     yield ""
@@ -356,7 +361,7 @@ def main():
     print("\n".join(tables(flags.shape, flags.prompt)))
     print("\nThe expected shares on the A100 and on the H100 and H200, with the reason:\n")
     for kind, (a100, h100, why) in SHARES.items():
-        print(f"- {kind}: {100 * a100:.0f} and {100 * h100:.0f} %: {why}.")
+        print(f"- {kind}: {100 * a100:.3g} and {100 * h100:.3g} %: {why}.")
 
 
 if __name__ == "__main__":
