@@ -28,18 +28,59 @@ namespace {
 
 using lazyprune::dtype, lazyprune::token_id;
 
+/// Computes in float, but rounds the operands of products to 8 bits, with one scale for each `group` of their numbers.
+class grouped_activations : public lazyprune::cpu {
+ public:
+  explicit grouped_activations(std::size_t group) : cpu({.kv = dtype::f32, .exact = true}), group_(group) {}
+
+  void multiply(const operand& x, const matrix& w, const parameters* bias, lazyprune::rows_view<float> out) {
+    cpu::multiply(rounded(x, w), w, bias, out);
+  }
+  void multiply_add(const operand& x, const matrix& w, const parameters* bias, lazyprune::rows_view<float> out) {
+    cpu::multiply_add(rounded(x, w), w, bias, out);
+  }
+  void gated_multiply(const operand& x, const matrix& w, const parameters* bias, lazyprune::gate_activation gate, operand& out) {
+    cpu::gated_multiply(rounded(x, w), w, bias, gate, out);
+  }
+
+ private:
+  operand rounded(const operand& x, const matrix& w) const {
+    std::vector<float> numbers(x.rows() * x.columns());
+    read(x, numbers.data());
+    for (std::size_t row = 0; row < x.rows(); ++row)
+      for (std::size_t first = 0; first < x.columns(); first += group_) {
+        const auto all = std::span(numbers).subspan(row * x.columns() + first, std::min(group_, x.columns() - first));
+        float most = 0;
+        for (const float number : all) most = std::max(most, std::abs(number));
+        if (most == 0) continue;
+        for (float& number : all) number = std::nearbyint(number * (127 / most)) * (most / 127);
+      }
+    operand to(x.columns());
+    prepare(to, x.rows(), w);
+    pack_rows({numbers.data(), x.rows(), x.columns(), x.columns()}, to);
+    return to;
+  }
+
+  std::size_t group_;
+};
+
 /// Returns the rows of logits (tokens, vocabulary).
-std::vector<float> logits_of(const lazyprune::checkpoint& files, const lazyprune::execution& how, std::optional<dtype> as,
-                             std::span<const token_id> ids) {
-  lazyprune::cpu backend(how);
+template <class Backend>
+std::vector<float> logits_in(Backend& backend, const lazyprune::checkpoint& files, std::optional<dtype> as, std::span<const token_id> ids) {
   const auto net = load_model(backend, files, {.as = as});
-  lazyprune::workspace<lazyprune::cpu> work(net, backend);
-  lazyprune::sequence<lazyprune::cpu> text(
+  lazyprune::workspace<Backend> work(net, backend);
+  lazyprune::sequence<Backend> text(
       net, lazyprune::any_session(lazyprune::dense(), {.layers = static_cast<lazyprune::layer_id>(net.config.layers)}));
-  const lazyprune::sequence_step<lazyprune::cpu> step{text, ids, lazyprune::phase::prefill, ids.size()};
+  const lazyprune::sequence_step<Backend> step{text, ids, lazyprune::phase::prefill, ids.size()};
   if (!forward(work, step)) throw std::logic_error("the step was stopped");  // no observer stops it
   const auto logits = read_logits(work, 0, ids.size());
   return {logits.begin(), logits.end()};
+}
+
+std::vector<float> logits_of(const lazyprune::checkpoint& files, const lazyprune::execution& how, std::optional<dtype> as,
+                             std::span<const token_id> ids) {
+  lazyprune::cpu backend(how);
+  return logits_in(backend, files, as, ids);
 }
 
 struct row_of_table {
@@ -91,6 +132,11 @@ void measure(const std::string& model, const std::string& ids_file, const std::s
   print("weights in bf16, `--exact`", logits_of(files, {.exact = true}, dtype::bf16, ids), exact, ids);
   print("weights in bf16", logits_of(files, {}, dtype::bf16, ids), exact, ids);
   print("quantized weights", logits_of(files, {}, std::nullopt, ids), exact, ids);
+  for (const std::size_t group : {32u, 128u, 256u}) {
+    grouped_activations backend(group);
+    print("weights in float, activations in 8 bits, a scale for each " + std::to_string(group), logits_in(backend, files, dtype::f32, ids),
+          exact, ids);
+  }
   for (const dtype kv : {dtype::bf16, dtype::f16, dtype::q8_0}) {
     const std::string name = "weights in float, keys and values in " + std::string(name_of(kv));
     if (kv != dtype::f16)  // its products never round to bf16
