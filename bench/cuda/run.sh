@@ -60,8 +60,8 @@ case $capability in
 esac
 
 commit=$(git rev-parse --short HEAD 2>/dev/null) || commit=unknown
-file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-')
-work=$build/cuda/$file-$commit
+gpu=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-')
+work=$build/cuda/$gpu-$commit
 mkdir -p "$work"
 
 if [ -n "$targets" ]; then
@@ -178,10 +178,10 @@ tables() {
   done
   passed="not run on it at this commit"
   [ ! -e "$work/tests.passed" ] || passed=$(awk '/test cases:/ { n += $6 } END { print n " passed" }' "$work/tests.passed")
-  python3 bench/cuda/report.py "$work/tables" --gpu "$name" --out "$out/$file" --note "commit $commit" \
+  python3 bench/cuda/report.py "$work/tables" --gpu "$name" --out "$out/$gpu" --note "commit $commit" \
     --note "driver, memory, highest clock, power limit: $(ask driver_version,memory.total,clocks.max.sm,power.limit)" \
     --note "tests: $passed" --note "compute-sanitizer without a finding:${sanitized:- not run}"
-  echo "written: $out/$file.csv, $out/$file.md"
+  echo "written: $out/$gpu.csv, $out/$gpu.md"
 }
 
 for step in $steps; do "$step"; done

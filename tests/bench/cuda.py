@@ -25,6 +25,8 @@ from roofline import A100, GPUS, H100, SCHEDULES, SHAPES, Kernel  # noqa: E402
 PROGRAM = sys.argv[1]
 LLAMA = SHAPES["llama-2-7b"]
 PAPER = 3376
+# run.sh's variables for a table that takes a second
+POCKET = dict(PROGRAM=PROGRAM, SHAPES="pocket", PROMPTS="16", SCHEDULES="drawn", STAGES="1:0.5", PREDICT="1", REPETITIONS="1")
 
 
 def written(path, text, mode=0o644):
@@ -129,6 +131,10 @@ class Run(unittest.TestCase):
         environment.update(variables)
         return subprocess.run(["sh", os.path.join(HERE, "run.sh")], env=environment, capture_output=True, text=True, check=False)
 
+    def page(self):
+        with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
+            return file.read()
+
     def complaint(self, **variables):
         result = self.run_sh(**variables)
         self.assertEqual(result.returncode, 1, result)
@@ -161,9 +167,18 @@ class Run(unittest.TestCase):
         backend = len(glob.glob(os.path.join(ROOT, "tests", "backend", "cuda", "*.test.cpp"))) + 1 - 2  # and so do device and lists
         self.assertEqual(lines, golden + backend)
 
+    def test_tables_after_the_tests(self):
+        self.a_gpu()
+        tests = self.path("tests")
+        written(tests, "#!/bin/sh\necho '[doctest] test cases:  5 |  5 passed'\n", 0o755)
+        result = self.run_sh(**POCKET, STEPS="tests tables", TEST_PROGRAM=tests)
+        self.assertEqual(result.returncode, 0, result)
+        self.assertEqual(sorted(os.listdir(self.path("out"))), ["nvidia-a100-sxm4-80gb.csv", "nvidia-a100-sxm4-80gb.md"])
+        self.assertIn(" passed\n", self.page())
+
     def test_tables(self):
         self.a_gpu()
-        flags = dict(STEPS="tables", PROGRAM=PROGRAM, SHAPES="pocket", PROMPTS="16 24", SCHEDULES="drawn", STAGES="1:0.5", PREDICT="1", REPETITIONS="1")
+        flags = dict(POCKET, STEPS="tables", PROMPTS="16 24")
         result = self.run_sh(**flags)
         self.assertEqual(result.returncode, 0, result)
         with open(self.path("out/nvidia-a100-sxm4-80gb.csv"), encoding="utf-8") as file:
@@ -175,8 +190,7 @@ class Run(unittest.TestCase):
             self.assertEqual(row["measured_over_predicted"] != "", row["schedule"] == "drawn" and row["test"].startswith("pp"))
             self.assertEqual(row["measured_over_with_memory"] != "", row["schedule"] == "drawn")
             self.assertEqual(row["expected_seconds"], "")  # roofline.py does not know that shape
-        with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
-            page = file.read()
+        page = self.page()
         self.assertIn("# Measured on NVIDIA A100-SXM4-80GB\n", page)
         self.assertIn("- tests: not run on it at this commit\n", page)
         self.assertIn("\n| 16 | drawn | ", page)
@@ -189,8 +203,7 @@ class Run(unittest.TestCase):
         self.assertEqual(self.run_sh(**flags).returncode, 0)
         flags.update(SCHEDULES="drawn 2.3x")
         self.assertEqual(self.run_sh(**flags).returncode, 0)
-        with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
-            page = file.read()
+        page = self.page()
         for prompt in (16, 24):
             self.assertIn(f"| {prompt} | 2.3x | no room |", page)
         written(broken, "#!/bin/sh\necho device: it >&2; echo 'lazyprune: cuda: launch: expected success, found cudaErrorLaunchFailure' >&2; exit 3\n", 0o755)
