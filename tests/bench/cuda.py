@@ -167,6 +167,29 @@ class Run(unittest.TestCase):
         backend = len(glob.glob(os.path.join(ROOT, "tests", "backend", "cuda", "*.test.cpp"))) + 1 - 2  # and so do device and lists
         self.assertEqual(lines, golden + backend)
 
+    def test_findings_of_the_sanitizer(self):
+        self.a_gpu()
+        sanitizer = self.path("bin/compute-sanitizer")
+        written(sanitizer, '#!/bin/sh\ncase "$*" in *initcheck*attention*) echo "ERROR SUMMARY: 3 errors"; exit 9 ;; esac\n', 0o755)
+        flags = dict(POCKET, STEPS="sanitizer tables", TEST_PROGRAM=PROGRAM)
+        result = self.run_sh(**flags)
+        self.assertEqual(result.returncode, 0, result)
+        (said,) = [line for line in result.stdout.splitlines() if "see" in line]
+        self.assertIn("compute-sanitizer, initcheck, cuda/attention: see ", said)
+        with open(said.split("see ")[1], encoding="utf-8") as file:
+            self.assertEqual(file.read(), "ERROR SUMMARY: 3 errors\n")
+        note = "- compute-sanitizer without a finding: memcheck racecheck synccheck; initcheck has findings, which must be checked by hand\n"
+        self.assertIn(note, self.page())
+
+        # The next run does not run the tools again.
+        written(sanitizer, "#!/bin/sh\nexit 9\n", 0o755)
+        self.assertEqual(self.run_sh(**flags).returncode, 0)
+        self.assertIn(note, self.page())
+        os.remove(glob.glob(self.path("build/cuda/*/memcheck.passed"))[0])
+        complaint = self.complaint(**flags)
+        self.assertIn("compute-sanitizer, memcheck: expected no finding, found what ", complaint)
+        self.assertTrue(os.path.exists(complaint.split("found what ")[1].split(" says")[0]))
+
     def test_tables_after_the_tests(self):
         self.a_gpu()
         tests = self.path("tests")
