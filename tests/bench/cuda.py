@@ -153,6 +153,49 @@ class Run(unittest.TestCase):
         self.assertEqual(self.complaint(STEPS="tables", PROGRAM="/nowhere"), "error: /nowhere: expected a program, found none\n")
         self.assertEqual(self.complaint(PROGRAM=PROGRAM, TEST_PROGRAM="/nowhere"), "error: /nowhere: expected a program, found none\n")
 
+    def test_it_builds_with_packages_of_portable_sh(self):
+        written(self.path("bin/nvcc"), "#!/bin/sh\n", 0o755)
+        for name in ("apt-get", "dpkg"):
+            written(self.path("bin/" + name), f"#!/bin/sh\ntouch {self.path('asked')}\n", 0o755)
+        built = f"""#!/bin/sh
+echo "$*" >>{self.folder.name}/cmake.log
+case $1 in
+  --build)
+    mkdir -p "$2/examples" "$2/tests"
+    printf '#!/bin/sh\necho "lazyprune: memory: too little" >&2; exit 3\n' >"$2/examples/lazyprune"
+    printf '#!/bin/sh\necho "[doctest] test cases:  5 |  5 passed"\n' >"$2/tests/lazyprune.tests.gpu"
+    chmod +x "$2/examples/lazyprune" "$2/tests/lazyprune.tests.gpu" ;;
+  *) echo "$CMAKE_PREFIX_PATH $PKG_CONFIG_PATH $CPATH" >{self.folder.name}/found ;;
+esac
+"""
+        written(self.path("bin/cmake"), built, 0o755)
+        packages = self.path("packages")
+        for folder in ("lib/x86_64-linux-gnu/pkgconfig", "share/pkgconfig"):
+            os.makedirs(os.path.join(packages, folder))
+        variables = dict(POCKET, STEPS="tests tables", INSTALL="no", PACKAGES=packages, PROGRAM="")
+        for capability, architecture in (("8.0", "80-real"), ("8.6", "86-real"), ("9.0", "90a-real")):
+            self.nvidia_smi(f'case "$*" in *=name*) echo GPU {capability} ;; *=compute_cap*) echo {capability} ;; *) echo 580, 80 GiB ;; esac\n')
+            build = self.path("build" + capability)
+            result = self.run_sh(**variables, BUILD=build)
+            self.assertEqual(result.returncode, 0, result)
+            with open(self.path("cmake.log"), encoding="utf-8") as file:
+                configured, made = file.read().splitlines()[-2:]
+            self.assertIn(f"-S . -B {build} -DLAZYPRUNE_CUDA=ON -DCMAKE_CUDA_COMPILER={self.path('bin/nvcc')} -DCMAKE_CUDA_ARCHITECTURES={architecture} ", configured)
+            self.assertTrue(made.startswith(f"--build {build} ") and made.endswith(" --target lazyprune.program lazyprune.tests.gpu"), made)
+            self.assertTrue(os.path.exists(self.path(f"out/gpu-{capability.replace('.', '-')}.md")))
+        with open(self.path("found"), encoding="utf-8") as file:
+            prefix, configs, headers = file.read().split()
+        self.assertEqual((prefix, headers), (packages, packages + "/include"))
+        self.assertEqual(sorted(configs.strip(":").split(":")), [packages + "/lib/x86_64-linux-gnu/pkgconfig", packages + "/share/pkgconfig"])
+        self.assertFalse(os.path.exists(self.path("asked")))
+
+        # Only the programs of the chosen steps are built, and a failed build ends the script.
+        self.run_sh(**dict(variables, STEPS="tables"), BUILD=self.path("tables"))
+        with open(self.path("cmake.log"), encoding="utf-8") as file:
+            self.assertTrue(file.read().endswith(" --target lazyprune.program\n"))
+        written(self.path("bin/cmake"), "#!/bin/sh\nexit 1\n", 0o755)
+        self.assertEqual(self.complaint(**variables), f"error: {self.path('build')} could not be configured\n")
+
     def test_a_run_that_failed_is_not_counted_in_the_next(self):
         self.a_gpu()
         tests, ready = self.path("tests"), self.path("ready")
