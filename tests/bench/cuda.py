@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -368,6 +369,53 @@ class Portable(unittest.TestCase):
                                 (["correct", "--program", PROGRAM], "--out: expected a folder, found none")):
             result = self.portable(*arguments)
             self.assertEqual((result.returncode, result.stderr), (1, f"error: {said}\n"))
+
+    def test_pack(self):
+        for name in ("bench/cuda/portable.sh", "cmake/packages.sh"):  # pack writes into the repository that it is in
+            os.makedirs(os.path.dirname(self.path(name)))
+            shutil.copy(os.path.join(ROOT, name), self.path(name))
+        packed = self.path(".portable")
+        own, toolkit = self.path("libpcre2-8.so.0"), self.path("libcudart.so.13")
+        listed = ["/usr/include/stdio.h", "/usr/include", "/usr/bin/env",
+                  *glob.glob("/usr/lib/*/pkgconfig/*.pc")[:3], *glob.glob("/usr/share/pkgconfig/*.pc")[:3]]
+        fakes = {
+            "nvcc": "",
+            "cmake": 'case $1 in --build) mkdir -p "$2/examples" "$2/tests"; echo program >"$2/examples/lazyprune"; echo tests >"$2/tests/lazyprune.tests.gpu" ;; esac',
+            "strip": 'cp "$3" "$2"',
+            "ldd": f"echo 'linux-vdso.so.1 (0x1)'; echo 'libm.so.6 => /lib/libm.so.6 (0x1)'; echo 'libcudart.so.13 => {toolkit} (0x1)'\n"
+                   f"echo 'libcublasLt.so.13 => not found'; echo 'libpcre2-8.so.0 => {own} (0x1)'",
+            "dpkg": "\n".join(f"echo {file}" for file in listed)}
+        for name, body in fakes.items():
+            os.makedirs(self.path("bin"), exist_ok=True)
+            written(self.path("bin/" + name), f"#!/bin/sh\n{body}\n", 0o755)
+        for file in (own, toolkit):
+            written(file, "library")
+        for folder, file in (("traces", "a.json"), ("models/a", "weights"), ("models/a", "ref64_logits"), ("models/b", "weights")):
+            os.makedirs(self.path(os.path.join("data", folder)), exist_ok=True)
+            written(self.path(os.path.join("data", folder, file)), '{"model": "models/a"}')
+
+        def pack():
+            environment = dict(os.environ, PATH=self.path("bin") + os.pathsep + os.environ["PATH"], LAZYPRUNE_TEST_DATA=self.path("data"))
+            return subprocess.run(["sh", self.path("bench/cuda/portable.sh"), "pack", "--build", self.path("build")],
+                                  env=environment, capture_output=True, text=True, check=False)
+
+        result = pack()
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"packed: \.portable, \d+ KiB\n")
+        made = sorted(os.path.relpath(os.path.join(folder, file), packed) for folder, _, files in os.walk(packed) for file in files)
+        self.assertEqual(made, sorted(["commit", "data/models/a/weights", "data/traces/a.json", "lazyprune", "lazyprune.tests.gpu", "lib/libpcre2-8.so.0",
+                                       *("packages/" + file[len("/usr/"):] for file in listed if file.endswith((".h", ".pc")))]))
+        for name in (name for name in made if name.endswith(".pc")):
+            with open(os.path.join(packed, name), encoding="utf-8") as file:
+                for prefix in (line[len("prefix="):].strip() for line in file if line.startswith("prefix=")):
+                    folder = os.path.normpath(prefix.replace("${pcfiledir}", os.path.dirname(os.path.join(packed, name))))
+                    self.assertEqual(folder, os.path.join(packed, "packages"), name)
+
+        with open(own, "wb") as file:
+            file.write(os.urandom(41 << 20))
+        result = pack()
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^error: \.portable: expected 40 MiB at most, found \d+ KiB\n$")
 
     def test_correct(self):
         tests = self.path("tests")
