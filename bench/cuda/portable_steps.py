@@ -6,7 +6,7 @@
   portable_steps.py time --out DIR         the card's ceilings, the tables of the program and of transformers, the kernels' durations
 
 Each step has its own time limit and log; a failed step does not stop the others. All results are in
-DIR/correct.tar.gz or DIR/time.tar.gz. report.py makes tables of DIR/time.tar.gz.
+DIR/correct.tar.gz or DIR/time.tar.gz, in less than 16 MB. report.py makes tables of DIR/time.tar.gz.
 """
 import argparse
 import concurrent.futures
@@ -22,8 +22,8 @@ import threading
 import time
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-LARGEST_LOG = 2_000_000  # bytes; only the end of a longer log is kept
-LARGEST_REPORT = 12_000_000  # bytes; a larger .ncu-rep file is removed
+LARGEST_SUM = 15_000_000  # bytes of all results; their archive has less than 16 MB, even if it cannot compress them
+SHORTEST_END = 100_000  # bytes; a shorter log is not cut
 DATA = os.path.join(ROOT, ".portable", "data")  # the tests' data, if pack found it
 STAGES = {"drawn": "9:0.7,19:0.7,28:0.7", "2.3x": "9:0.35,19:0.35,28:0.35"}
 
@@ -232,18 +232,32 @@ def timed(flags, steps):
         tables(flags, steps, shape, "drawn", 90)
 
 
-def archive(folder):
-    for path in glob.glob(os.path.join(folder, "*")):
-        size = os.path.getsize(path)
-        if path.endswith(".ncu-rep"):
-            if size > LARGEST_REPORT:
-                os.remove(path)
-        elif size > LARGEST_LOG:
+def shorten(folder):
+    """Makes the results fit into LARGEST_SUM bytes. First it keeps only the ends of logs. Then it leaves out ncu's files, which report.py and ncu read
+    as a whole, and last the tables. Each time it begins with the largest."""
+    sizes = {name: os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)}
+    of_ncu = lambda name: name.startswith("kernels.") or name.endswith(".ncu-rep")  # noqa: E731
+    for name in sorted(sizes, key=lambda name: (name.endswith(".json"), of_ncu(name), -sizes[name])):
+        path, size, excess = os.path.join(folder, name), sizes[name], sum(sizes.values()) - LARGEST_SUM
+        if excess <= 0:
+            return
+        if of_ncu(name) or name.endswith(".json"):
+            os.remove(path)
+            sizes[name] = 0
+            print(f"{name}: left out, because the results are too large")
+        elif size > SHORTEST_END:
+            sizes[name] = max(SHORTEST_END, size - excess)
+            said = f"the first {size - sizes[name]:,} bytes are left out, because the results are too large"
             with open(path, "rb") as file:
-                file.seek(size - LARGEST_LOG)
+                file.seek(size - sizes[name])
                 end = file.read()
             with open(path, "wb") as file:
-                file.write(end)
+                file.write(f"{said}\n".encode() + end)
+            print(f"{name}: {said}")
+
+
+def archive(folder):
+    shorten(folder)
     with tarfile.open(folder + ".tar.gz", "w:gz") as file:
         file.add(folder, os.path.basename(folder))
     shutil.rmtree(folder)

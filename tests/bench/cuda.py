@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Tests bench/cuda without a GPU: cuda.py PROGRAM. PROGRAM is lazyprune with the cuda backend on the emulated device."""
+import contextlib
 import csv
 import glob
+import io
 import json
 import os
 import select
@@ -476,6 +478,39 @@ class Portable(unittest.TestCase):
         with unittest.mock.patch.object(sys, "path", [self.folder.name]):
             self.assertEqual(portable_steps.find_library("libcublasLt.so.12"), lib)
             self.assertIsNone(portable_steps.find_library("libcublasLt.so.1"))
+
+    def test_the_archive_is_never_too_large(self):
+        """Files of random bytes are not compressed."""
+        parts = {"versions.log": b"a GPU\n", "table_drawn.json": b"[]", "tables.log": os.urandom(4_000_000), "peers.log": os.urandom(9_000_000),
+                 "kernels.decode.log": os.urandom(2_000_000), "attention.ncu-rep": os.urandom(3_000_000)}
+
+        def archived(**more):
+            folder = self.path("time")
+            os.mkdir(folder)
+            for name, content in {**parts, **more}.items():
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(content)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                portable_steps.archive(folder)
+            self.assertFalse(os.path.exists(folder))
+            self.assertLess(os.path.getsize(folder + ".tar.gz"), 16_000_000)
+            with tarfile.open(folder + ".tar.gz") as made:
+                return said.getvalue(), {os.path.basename(entry.name): made.extractfile(entry).read() for entry in made if entry.isfile()}
+
+        said, kept = archived()
+        cut = b"the first 3,000,008 bytes are left out, because the results are too large\n"
+        self.assertEqual(said.splitlines()[:-1], ["peers.log: " + cut.decode().strip()])
+        self.assertEqual(kept, {**parts, "peers.log": cut + parts["peers.log"][3_000_008:]})
+
+        said, kept = archived(**{"attention.ncu-rep": os.urandom(14_000_000)})
+        self.assertEqual([line.split()[0] for line in said.splitlines()[:-1]], ["peers.log:", "tables.log:", "attention.ncu-rep:"])
+        self.assertIn("attention.ncu-rep: left out, because the results are too large\n", said)
+        self.assertTrue(kept["peers.log"].endswith(parts["peers.log"][-100_000:]))
+        for name in ("versions.log", "table_drawn.json", "kernels.decode.log"):
+            self.assertEqual(kept[name], parts[name])
+
+        said, kept = archived(**{"table_2.3x.json": os.urandom(16_000_000)})
+        self.assertEqual(sorted(kept), ["peers.log", "table_drawn.json", "tables.log", "versions.log"])
 
     def test_no_time(self):
         result = self.portable("time", "--out", self.folder.name, "--program", PROGRAM, "--seconds", "6")
