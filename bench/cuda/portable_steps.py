@@ -94,11 +94,26 @@ def missing_libraries(program):
     return [line.split()[0] for line in found.splitlines() if line.endswith("=> not found")]
 
 
-def find_library(name):
-    """Returns the folder of the library with exactly this name. Looks where CUDA toolkits, Debian packages and PyPI packages put libraries."""
-    places = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/lib/x86_64-linux-gnu"]
+def libraries(pattern):
+    """Returns the paths of the libraries with such names, where the loader, CUDA toolkits, Debian packages and PyPI packages have libraries."""
+    places = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+    places += ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/lib/x86_64-linux-gnu"]
     places += [os.path.join(path, "nvidia", "*", "lib") for path in sys.path]
-    return next((folder for place in places for folder in sorted(glob.glob(place)) if os.path.exists(os.path.join(folder, name))), None)
+    return [path for place in places for path in sorted(glob.glob(os.path.join(place, pattern))) if os.path.exists(path)]
+
+
+def find_library(name):
+    """Returns the folder of the library with exactly this name."""
+    return next((os.path.dirname(path) for path in libraries(name)), None)
+
+
+def check_libraries(programs):
+    """Fails if the loader does not find libraries of the programs: it takes only CUDA's libraries of the major version that `pack` had."""
+    missing = sorted({name for program in programs for name in missing_libraries(program)})
+    if missing:
+        others = {os.path.basename(path) for name in missing for path in libraries(name.split(".so")[0] + ".so.*")}
+        others = sorted(name for name in others if name.split(".so.")[1].isdigit())
+        fail(programs[0], f"{', '.join(missing)} (CUDA's major version must be that of `pack`)", ", ".join(others) or "none")
 
 
 def paths_of(flags):
@@ -290,8 +305,9 @@ def main():
     if not flags.out:
         fail("--out", "a folder", "none")
     folder = os.path.join(os.path.abspath(flags.out), flags.task)
-    os.makedirs(folder, exist_ok=True)
     os.environ["LD_LIBRARY_PATH"] = paths_of(flags)
+    check_libraries([flags.program, flags.tests] if flags.task == "correct" else [flags.program])
+    os.makedirs(folder, exist_ok=True)
     os.environ["PATH"] += os.pathsep + os.path.join(os.environ.get("CUDA_PATH", "/usr/local/cuda"), "bin")  # ncu and compute-sanitizer
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of nvidia-smi
     if os.path.isdir(DATA):

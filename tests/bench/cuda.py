@@ -479,6 +479,22 @@ class Portable(unittest.TestCase):
             self.assertEqual(portable_steps.find_library("libcublasLt.so.12"), lib)
             self.assertIsNone(portable_steps.find_library("libcublasLt.so.1"))
 
+    def test_another_major_version_of_cuda(self):
+        lib = self.path("lib")
+        os.makedirs(lib)
+        for name in ("libcublasLt.so.12", "libcublasLt.so.12.4.5", "libcudart.so.12"):
+            written(os.path.join(lib, name), "")
+        written(self.path("ldd"), "#!/bin/sh\nfor name in libcudart libcublasLt; do echo \"\t$name.so.99 => not found\"; done\n", 0o755)
+        tests = self.path("tests")
+        written(tests, "#!/bin/sh\n", 0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=self.folder.name + os.pathsep + os.environ["PATH"], LD_LIBRARY_PATH=lib):
+            for task in ("correct", "time"):
+                result = self.portable(task, "--out", self.path("out"), "--program", PROGRAM, "--tests", tests)
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertRegex(result.stderr, r"^error: [^\n]*: expected libcublasLt.so.99, libcudart.so.99 \(CUDA's major version must be that of `pack`\), "
+                                                r"found [^\n]*libcublasLt.so.12, [^\n]*libcudart.so.12[^\n]*\n$")
+        self.assertFalse(os.path.exists(self.path("out")))
+
     def test_the_archive_is_never_too_large(self):
         """Files of random bytes are not compressed."""
         parts = {"versions.log": b"a GPU\n", "table_drawn.json": b"[]", "tables.log": os.urandom(4_000_000), "peers.log": os.urandom(9_000_000),
