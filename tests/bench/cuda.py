@@ -479,6 +479,26 @@ class Portable(unittest.TestCase):
             self.assertEqual(portable_steps.find_library("libcublasLt.so.12"), lib)
             self.assertIsNone(portable_steps.find_library("libcublasLt.so.1"))
 
+    def test_the_stage_of_ci_that_packs(self):
+        for name in (".ci/run", "cmake/packages.sh"):
+            os.makedirs(os.path.dirname(self.path(name)))
+            shutil.copy(os.path.join(ROOT, name), self.path(name))
+        os.makedirs(self.path("bench/cuda"))
+        written(self.path("bench/cuda/portable.sh"), "echo packed; exit 3\n")
+        for folder in ("bin", "toolkit/bin"):
+            os.makedirs(self.path(folder))
+        for tool in ("cat", "dirname", "mkdir", "mktemp", "rm", "sed", "sh", "tee"):
+            os.symlink(shutil.which(tool), self.path("bin/" + tool))
+
+        def stage(**variables):
+            environment = dict(PATH=self.path("bin"), CUDA_PATH="/nowhere", STAGES="nvcc")
+            return subprocess.run([self.path(".ci/run"), "--long"], env={**environment, **variables}, capture_output=True, text=True, check=False).stdout
+
+        self.assertIn("skipped: needs nvcc (NVIDIA's CUDA toolkit)\n", stage())
+        written(self.path("toolkit/bin/nvcc"), "#!/bin/sh\n", 0o755)
+        self.assertIn("\npacked\n", stage(CUDA_PATH=self.path("toolkit")))
+        self.assertIn("\npacked\n", stage(PATH=self.path("bin") + os.pathsep + self.path("toolkit/bin")))
+
     def test_another_major_version_of_cuda(self):
         lib = self.path("lib")
         os.makedirs(lib)
