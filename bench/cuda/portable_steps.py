@@ -230,7 +230,8 @@ def timed(flags, steps):
     peer("transformers", f"transformers_{first}", 75, "--shape", first, "-P", lengths)
     tables(flags, steps, first, "drawn", 80)
     durations = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
-    # A prefill has 702 kernels, 22 in a layer. A step has 356.
+    # By roofline.py, a prefill of Llama-2-7B's shape has 701 kernels: 22 in each layer but the last, for two blocks of rows. A step has 355. So the
+    # first profile has all kernels of layer 15, and the second those of the step after the first.
     kernels(flags, steps, "layer", ["--launch-skip", "330", "--launch-count", "60"], ["--metrics", durations, "--csv", "--clock-control", "none"])
     kernels(flags, steps, "decode", ["--launch-skip", "750", "--launch-count", "900"],
             ["--metrics", "gpu__time_duration.sum", "--csv", "--clock-control", "none"], decoded=4)

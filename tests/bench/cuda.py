@@ -460,6 +460,36 @@ class Portable(unittest.TestCase):
         self.assertIn("- commit 1\n", page)
         self.assertIn("\n| 24 | 2.3x | ", page)
 
+    def test_the_profiles_have_a_whole_layer_and_a_whole_step(self):
+        os.mkdir(self.path("bin"))
+        written(self.path("bin/ncu"), '#!/bin/sh\necho "$@"\n', 0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=self.path("bin") + os.pathsep + os.environ["PATH"]):
+            self.portable("time", "--out", self.folder.name, "--program", PROGRAM, "--steps", "kernels")
+        self.archived("time")
+
+        def profiled(name, launched):
+            """The launches that the command of this profile measures."""
+            with open(self.path(f"read/time/kernels.{name}.log"), encoding="utf-8") as file:
+                words = file.read().split()
+            skipped, count = (int(words[words.index(flag) + 1]) for flag in ("--launch-skip", "--launch-count"))
+            return launched[skipped : skipped + count]
+
+        def launch(name, rows=1):
+            return {"name": {"embed": "embed_rows", **beside.KINDS}.get(name.split()[0].rstrip(","), name), "blocks": rows, "seconds": 0, "bytes": 0}
+
+        def launches(kernels):
+            return [launch(kernel.name) for kernel in kernels if kernel.kind != "link" for _ in range(kernel.launches)]
+
+        first, *_ = kernels = roofline.prefill(LLAMA, PAPER, {})
+        layer = [launch(name, rows) for rows in (roofline.BLOCK_ROWS, PAPER - roofline.BLOCK_ROWS) for name in beside.LAYER]
+        prefill = launches([first]) + (LLAMA.layers - 1) * layer + launches(roofline.layer(LLAMA, PAPER, 1) + roofline.logits(LLAMA))
+        step = launches(roofline.decode(LLAMA, PAPER))
+        self.assertEqual((len(prefill), len(layer), len(step)), (701, 22, 355))
+        self.assertEqual(len(prefill), len(launches(kernels)))
+        self.assertIsNotNone(beside.layer_of(profiled("layer", prefill), PAPER))
+        self.assertEqual(beside.step_of(profiled("decode", prefill + 4 * step)), step)
+        self.assertEqual(len(profiled("attention", [kernel for kernel in (LLAMA.layers - 1) * layer if "attend_" in kernel["name"]])), 1)
+
     def test_a_step_that_takes_too_long_ends_with_all_that_it_started(self):
         reads, writes = os.pipe()
         self.addCleanup(os.close, reads)
