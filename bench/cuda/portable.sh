@@ -7,7 +7,8 @@
 #   sh bench/cuda/portable.sh time --out DIR          there: measures the speed, in at most 470 s
 #
 # `pack` needs nvcc and no GPU. `correct` and `time` need .portable/, the repository's files, a GPU, python3, and libcudart and libcublasLt of the
-# CUDA major version of `pack`. The comparisons of `time` also need torch and transformers. `python3 bench/cuda/portable_steps.py --help` shows the flags of `correct` and `time`.
+# CUDA major version of `pack`. The comparisons of `time` also need torch and transformers. `python3 bench/cuda/portable_steps.py --help` shows the
+# flags of `correct` and `time`.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
