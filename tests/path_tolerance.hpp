@@ -38,11 +38,9 @@ class path_tolerance {
   path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens,
                  bool rounds_results = false)
       : model_(model) {
-    // A rounding to f16 has 1/8 of the error of a rounding to bf16. In q8_0, an error is up to half a code, which is 1/254 of the largest
-    // of 32 numbers. If they are normal, the largest is 2.4 times their root mean square. The variance of such errors is that of 11
-    // roundings to bf16.
+    // A rounding to f16 has 1/8 of the error of a rounding to bf16.
     using enum lazyprune::dtype;
-    const double of_kv = kv == bf16 ? 1 : kv == f16 ? 1.0 / 64 : kv == q8_0 ? (rounds ? 12 : 11) : 0;
+    const double of_kv = kv == bf16 ? 1 : kv == f16 ? 1.0 / 64 : kv == q8_0 ? in_8_bits + (rounds ? 1 : 0) : 0;
     if (rounds && weights == lazyprune::dtype::bf16) {
       in_bf16_ += 4;  // the inputs of q, k and v; of o; of gate and up; of down
       head_in_bf16_ = 1;
@@ -52,6 +50,21 @@ class path_tolerance {
     in_bf16_ += 2 * of_kv;                                    // keys, values
     if (rounds && (kv == bf16 || kv == q8_0)) in_bf16_ += 2;  // queries, attention weights
     additions_ = static_cast<double>(2 * model.hidden + model.n_heads * model.head_dim + model.ffn + model.head_dim + tokens);
+  }
+
+  /// The tolerance for a model with quantized weights, in the backend cpu made from `e`, which is not exact. The reference has the numbers
+  /// that the quantized weights mean.
+  static path_tolerance of_quantized(const lazyprune::execution& e, const lazyprune::model_config& model, std::size_t tokens) {
+    using enum lazyprune::dtype;
+    const lazyprune::isa path = isa_of(e);
+    path_tolerance result(path >= lazyprune::isa::avx512_bf16, e.kv.value_or(bf16), f32, model, tokens);
+    // The inputs of q, k and v; of o; of gate and up; of down. They are rounded to 8 bits. On amx, both the inputs and the weights are
+    // rounded to bf16.
+    const double of_product = path == lazyprune::isa::amx ? 2 : in_8_bits;
+    result.in_bf16_ += 4 * of_product;
+    result.head_in_bf16_ = of_product;
+    result.embedding_in_bf16_ = 1;
+    return result;
   }
 
   /// The allowed error of a logit. `size`: the root mean square of the logits.
@@ -67,15 +80,19 @@ class path_tolerance {
 
  private:
   static constexpr double deviations = 7;
+  /// A rounding to blocks of 8 bits, counted in roundings to bf16. An error is up to half a code, which is 1/254 of the largest of 32
+  /// numbers. If they are normal, the largest is 2.4 times their root mean square. The variance of such errors is that of 11 roundings to
+  /// bf16.
+  static constexpr double in_8_bits = 11;
 
   double share(double layers, double more_in_bf16, double more_additions) const {
-    return mean_rounding * std::sqrt(bf16_roundoff * bf16_roundoff * (layers * in_bf16_ + more_in_bf16) +
+    return mean_rounding * std::sqrt(bf16_roundoff * bf16_roundoff * (embedding_in_bf16_ + layers * in_bf16_ + more_in_bf16) +
                                      float_roundoff * float_roundoff * (layers * additions_ + more_additions) / 2);
   }
 
   const lazyprune::model_config& model_;
-  double in_bf16_ = 0, head_in_bf16_ = 0;  // roundings in one layer, and in the head
-  double additions_ = 0;                   // rounded additions in one layer
+  double embedding_in_bf16_ = 0, in_bf16_ = 0, head_in_bf16_ = 0;  // roundings in the embedding, in one layer, and in the head
+  double additions_ = 0;                                           // rounded additions in one layer
 };
 
 }  // namespace lazyprune_test

@@ -23,6 +23,7 @@
 #include "../model/tiny_model.hpp"
 #include "../test_data.hpp"
 #include "against_reference.hpp"
+#include "kept_tokens.hpp"
 
 namespace {
 
@@ -75,79 +76,23 @@ void check_answers(const execution& how, std::size_t prompts, std::size_t length
   CHECK(seen == prompts);
 }
 
-/// Returns `count` prompts of 60 to 160 tokens, drawn from the contexts of the bundled tasks.
-std::vector<std::vector<token_id>> drawn_prompts(const checkpoint& files, std::size_t count) {
-  const auto words = find_tokenizer(files);
-  std::vector<std::vector<token_id>> texts;
-  for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "examples/pocket/prompts")) {
-    if (entry.path().extension() != ".jsonl") continue;
-    std::istringstream lines(read_text(entry.path()));
-    for (std::string line; std::getline(lines, line);)
-      texts.push_back(words->encode(nlohmann::json::parse(line)["context"].get<std::string>(), true));
-  }
-  std::ranges::sort(texts);  // the order of files in a folder is not defined
-  std::vector<std::vector<token_id>> prompts;
-  for (std::size_t p = 0; p < count; ++p) {
-    const std::vector<token_id>& text = texts[mix(p, 1) % texts.size()];
-    const std::size_t size = std::min(60 + mix(p, 2) % 101, text.size()), first = mix(p, 3) % (text.size() - size + 1);
-    const auto begin = text.begin() + static_cast<std::ptrdiff_t>(first);
-    prompts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
-  }
-  return prompts;
-}
-
-/// Returns the trace of a prefill.
-template <class Backend, class Scorer>
-std::vector<step_trace> prefill(const model<Backend>& net, Backend& backend, const Scorer& scorer, const stages& when,
-                                const std::vector<token_id>& prompt) {
-  workspace<Backend> work(net, backend);
-  auto text = begin(net, policy{scorer, when, top_k{}, keep_all{}});
-  generation_options options;
-  options.force = {prompt.front()};
-  options.trace = true;
-  return generate(work, text, prompt, options).trace;
-}
-
 }  // namespace
 
-// A choice is within margins if the score at the cut and the next one differ by no more than rounding allows. It may then differ, by tokens
-// that are as close to the cut. All other choices must be those of the reference. path_tolerance.hpp has the error of one score. The errors
-// of two scores are independent, so their difference may be sqrt(2) times as large. The error depends on the spread of a layer's scores. It
-// is taken from a dense run, because the scores of kept tokens alone are close to each other. Few tokens are kept, because the largest
-// scores are far apart. At most 60 % of the choices may be within margins; 48 % are.
+// At most 60 % of the choices may be within margins; 48 % are.
 TEST_CASE("cuda: on 20 prompts in bf16, each layer keeps the tokens of the reference, unless their scores are within rounding") {
   const unchecked fast;
   const checkpoint files(pocket_model());
-  const stages when{{1, 0.15}, {2, 0.4}, {3, 0.5}, {4, 0.5}, {5, 0.5}};
   reference<double> exact;
   cuda_backend backend({.kv = dtype::bf16});
   const auto oracle = load_model(exact, files, {.as = dtype::bf16});
   const auto net = load_model(backend, files, {.as = dtype::bf16});
-  std::size_t choices = 0, within = 0, exchanged = 0;
-  double furthest = 0;
-  for (const std::vector<token_id>& prompt : drawn_prompts(files, 20)) {
-    CAPTURE(choices);
-    score_log dense, leader, own;
-    prefill(oracle, exact, followed(last_query_attention{}, dense), stages{{1, 1.0}, {2, 1.0}, {3, 1.0}, {4, 1.0}, {5, 1.0}}, prompt);
-    const auto expected = prefill(oracle, exact, followed(last_query_attention{}, leader), when, prompt);
-    prefill(net, backend, followed(last_query_attention{}, own, &leader), when, prompt);
-    const path_tolerance allowed(true, dtype::bf16, dtype::bf16, net.config, prompt.size() + 1, true);
-    const auto allowed_of = [&](std::size_t layers, double) {
-      return std::sqrt(2.0) * allowed.scores(layers, dense.at(layers - 1).spread);
-    };
-    for (const choice& c : choices_of(expected, leader, own, allowed_of)) {
-      ++choices;
-      within += c.margin <= c.allowed;
-      exchanged += c.exchanged > 0;
-      furthest = std::max(furthest, c.furthest / c.allowed);
-      CHECK((c.exchanged == 0 || c.margin <= c.allowed));
-      CHECK(c.furthest <= c.allowed);
-    }
-  }
-  MESSAGE(choices << " choices, " << within << " within margins, " << exchanged << " of these differ; the furthest exchanged token is at "
-                  << furthest << " of the allowed distance");
-  CHECK(choices >= 80);  // a short prompt has no choice in the last layers
-  CHECK(within <= choices * 6 / 10);
+  const kept_tokens kept = compare_kept_tokens(drawn_prompts(files, 20), oracle, net, backend, few_tokens, [&](std::size_t tokens) {
+    return path_tolerance(true, dtype::bf16, dtype::bf16, net.config, tokens, true);
+  });
+  MESSAGE(kept.text());
+  CHECK(kept.furthest <= 1);
+  CHECK(kept.choices >= 80);  // a short prompt has no choice in the last layers
+  CHECK(kept.within_margins <= kept.choices * 6 / 10);
 }
 
 TEST_CASE("cuda: a loaded sequence goes on with the bits of the saved one") {

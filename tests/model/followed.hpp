@@ -67,12 +67,14 @@ struct followed : Scorer {
 };
 
 /// A choice by top_k. The cut is the leader's lowest score of a kept token. An exchanged token is one that only the leader or only the
-/// follower would keep. All numbers but `exchanged` are relative differences of two of the leader's scores.
+/// follower would keep. Numbers of type double are relative differences of two of the leader's scores.
 struct choice {
   double allowed;             // the difference that rounding may make
   double margin;              // between the cut and the highest score of a token that is not kept; infinity if all tokens are kept
   double furthest = 0;        // the largest difference between the cut and the score of an exchanged token
   std::size_t exchanged = 0;  // tokens
+  std::size_t tokens = 0;     // all that the leader chose from
+  std::size_t certain = 0;    // tokens whose scores differ from the cut by more than `allowed`
 };
 
 /// Compares the tokens that the leader kept with the tokens that the follower's own scores would keep, for all choices by top_k in a run.
@@ -104,6 +106,8 @@ std::vector<choice> choices_of(const std::vector<lazyprune::step_trace>& trace, 
       for (std::size_t n = 0; n < order.size(); ++n) {
         const double score = theirs[order[n]];
         const double apart = score == cut ? 0.0 : std::abs(score - cut) / std::max(std::abs(score), std::abs(cut));
+        ++found.tokens;
+        found.certain += apart > found.allowed;
         if (!keeps(order[n])) found.margin = std::min(found.margin, apart);
         if (keeps(order[n]) == (n + 1 < kept.size())) continue;
         found.furthest = std::max(found.furthest, apart);
