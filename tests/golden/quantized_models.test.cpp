@@ -77,8 +77,9 @@ static_assert(tensor_source<quantized_weights>);
 }  // namespace
 
 // path_tolerance.hpp derives the margins from what a path rounds. The scores of the reference decide how many tokens are outside of them:
-// 85 %. At least 75 % must be. Weights of 4 bits against the reference of 8 bits show that the test finds larger errors.
+// 85 % or more. At least 75 % must be. Weights of 4 bits against the reference of 8 bits show that the test finds larger errors.
 TEST_CASE("with quantized weights, each layer keeps the tokens of the reference, unless their scores are within rounding" ON_EVERY_PATH) {
+  if (!test_all) return;  // sanitizers find nothing new
   const checkpoint files(pocket_model());
   const execution how = tested_execution();
   reference<double> exact;
@@ -91,7 +92,7 @@ TEST_CASE("with quantized weights, each layer keeps the tokens of the reference,
   const auto net8 = packed(8), net4 = packed(4);
   REQUIRE(net8.weights.layers[0].down.panels());
   REQUIRE(net4.weights.layers[0].down.panels());
-  const auto prompts = drawn_prompts(files, test_all ? 10 : 2);
+  const auto prompts = drawn_prompts(files, 10);
   const auto compare = [&](const auto& expected, const auto& net) {
     const kept_tokens kept = compare_kept_tokens(prompts, expected, net, backend, few_tokens,
                                                  [&](std::size_t tokens) { return path_tolerance::of_quantized(how, net.config, tokens); });
@@ -105,6 +106,7 @@ TEST_CASE("with quantized weights, each layer keeps the tokens of the reference,
 }
 
 TEST_CASE("GGUF files of all quantized types keep the tokens of the reference, too" ON_EVERY_PATH_NEEDS("data")) {
+  if (!test_all) return;  // sanitizers find nothing new
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   std::size_t files_compared = 0, tokens = 0, certain = 0;
