@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A library for LD_PRELOAD. It makes chosen calls of a program to the system fail. It reads these variables:
 //   LAZYPRUNE_FAULT        CALL:N:HOW, as below; "list": no call fails, and the log gets "CALL PATH" for each, and at the end "new COUNT"
-//   LAZYPRUNE_FAULT_UNDER  FOLDER:FOLDER...: only calls for files in these folders count
-//   LAZYPRUNE_FAULT_LOG    a file, which gets "CALL PATH" for the first call that fails, and "armed N" after SIGUSR1
+//   LAZYPRUNE_FAULT_UNDER  FOLDER:FOLDER...: only calls for files in these folders count; "socket" and "anon_inode" stand for files without
+//   a path LAZYPRUNE_FAULT_LOG    a file, which gets "CALL PATH" for the first call that fails, and "armed N" after SIGUSR1
 // CALL:N:HOW makes the N-th CALL fail, counted from the beginning of main. N+ makes all later ones fail, too. If N is 0, none fails until
 // SIGUSR1 comes with a value (sigqueue): the value becomes N, and counting begins anew. If CALL is "new", operator new throws. HOW is the
 // number of an errno, or one of these words:
-//   short  half of the bytes are read or written
+//   short  half of the bytes are read, written, received or sent
 //   full   half of the bytes are written, and all later writes fail with ENOSPC
 //   cut    after mmap, half of the file is cut off
 #include <atomic>
@@ -24,8 +24,11 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -157,6 +160,14 @@ Function* real(Function*, const char* name) {
 }
 
 std::size_t halved(std::size_t size) { return size > 1 ? size / 2 : size; }
+
+/// Returns the message with half of its first part, which `first` then holds.
+msghdr half_of(msghdr message, iovec& first) {
+  first = {message.msg_iov->iov_base, halved(message.msg_iov->iov_len)};
+  message.msg_iov = &first;
+  message.msg_iovlen = 1;
+  return message;
+}
 
 void* allocate(std::size_t size, std::size_t alignment) noexcept {
   if (lists)
@@ -317,6 +328,60 @@ void* mmap(void* at, std::size_t size, int protection, int flags, int file, off_
 }
 void* mmap64(void* at, std::size_t size, int protection, int flags, int file, off64_t offset) noexcept {
   return mmap(at, size, protection, flags, file, offset);
+}
+
+// recvmsg counts as "recv", and sendmsg as "send", because versions of Boost differ in which of them they call.
+int accept(int file, sockaddr* from, socklen_t* size) {
+  REAL(accept);
+  return fails("accept", file) ? -1 : next(file, from, size);
+}
+ssize_t recv(int file, void* to, std::size_t size, int flags) {
+  REAL(recv);
+  const int fault = fault_of("recv", file);
+  if (fault > 0) errno = fault;
+  return fault > 0 ? -1 : next(file, to, fault == half ? halved(size) : size, flags);
+}
+ssize_t recvmsg(int file, msghdr* to, int flags) {
+  REAL(recvmsg);
+  const int fault = fault_of("recv", file);
+  if (fault > 0) errno = fault;
+  iovec first;
+  msghdr less = half_of(*to, first);
+  return fault > 0 ? -1 : next(file, fault == half ? &less : to, flags);
+}
+ssize_t send(int file, const void* from, std::size_t size, int flags) {
+  REAL(send);
+  const int fault = fault_of("send", file);
+  if (fault > 0) errno = fault;
+  return fault > 0 ? -1 : next(file, from, fault == half ? halved(size) : size, flags);
+}
+ssize_t sendmsg(int file, const msghdr* from, int flags) {
+  REAL(sendmsg);
+  const int fault = fault_of("send", file);
+  if (fault > 0) errno = fault;
+  iovec first;
+  const msghdr less = half_of(*from, first);
+  return fault > 0 ? -1 : next(file, fault == half ? &less : from, flags);
+}
+int setsockopt(int file, int level, int name, const void* value, socklen_t size) noexcept {
+  REAL(setsockopt);
+  return fails("setsockopt", file) ? -1 : next(file, level, name, value, size);
+}
+int shutdown(int file, int directions) noexcept {
+  REAL(shutdown);
+  return fails("shutdown", file) ? -1 : next(file, directions);
+}
+int poll(pollfd* files, nfds_t count, int milliseconds) {
+  REAL(poll);
+  return count > 0 && fails("poll", files->fd) ? -1 : next(files, count, milliseconds);
+}
+int epoll_ctl(int epoll, int operation, int file, epoll_event* event) noexcept {  // only EPOLL_CTL_ADD needs memory
+  REAL(epoll_ctl);
+  return operation == EPOLL_CTL_ADD && fails("epoll_ctl", file) ? -1 : next(epoll, operation, file, event);
+}
+int epoll_wait(int epoll, epoll_event* events, int most, int milliseconds) {
+  REAL(epoll_wait);
+  return fails("epoll_wait", epoll) ? -1 : next(epoll, events, most, milliseconds);
 }
 
 }  // extern "C"

@@ -176,13 +176,17 @@ inline std::vector<faulty_run> faulty_runs() {
   return all;
 }
 
+/// The environment of a program with this fault. `under`: the value of LAZYPRUNE_FAULT_UNDER.
+inline std::vector<std::string> with_fault_under(const std::string& under, const std::string& fault, const std::string& log) {
+  std::filesystem::remove(log);
+  return {"LD_PRELOAD=" LAZYPRUNE_FAILING_CALLS, "LAZYPRUNE_FAULT=" + fault, "LAZYPRUNE_FAULT_LOG=" + log, "LAZYPRUNE_FAULT_UNDER=" + under,
+          "ASAN_OPTIONS=verify_asan_link_order=0"};
+}
+
 /// The environment of a program with this fault. Calls count if they are for files in the folder or in the bundled model.
 inline std::vector<std::string> with_fault(const std::string& fault, const std::string& folder, const std::string& log) {
-  std::filesystem::remove(log);
   const std::string source = LAZYPRUNE_SOURCE_DIR;
-  return {"LD_PRELOAD=" LAZYPRUNE_FAILING_CALLS, "LAZYPRUNE_FAULT=" + fault, "LAZYPRUNE_FAULT_LOG=" + log,
-          "LAZYPRUNE_FAULT_UNDER=" + std::filesystem::canonical(folder).string() + ':' + source + "/examples/pocket",
-          "ASAN_OPTIONS=verify_asan_link_order=0"};
+  return with_fault_under(std::filesystem::canonical(folder).string() + ':' + source + "/examples/pocket", fault, log);
 }
 
 /// A run in a folder of its own, first undisturbed.

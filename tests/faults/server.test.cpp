@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Calls for the server's cache file fail. The server answers as if nothing had happened, or says in one line which file is at fault.
+// Calls of the server fail: for its cache file, for its connections, for memory. The server answers as if nothing had happened, closes one
+// connection, or ends and says in one line why.
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
 
 #include "faulty_runs.hpp"
 #include "programs/serve/served.hpp"
@@ -26,7 +31,136 @@ std::string asked(const served& server) {
   return answer["choices"][0]["text"];
 }
 
+/// Returns the text in the body of an answer, or in events. If the server did not end them, the last part is missing.
+std::string text_in(const std::string& body) {
+  std::string text;
+  for (std::string line : lines_of(body)) {
+    if (line.starts_with("data: ")) line.erase(0, 6);
+    const json part = json::parse(line, nullptr, false);
+    if (part.is_object())
+      for (const json& choice : part.value("choices", json::array())) text += choice["text"].get<std::string>();
+  }
+  return text;
+}
+
+/// Returns what a client gets on one connection: an answer, an answer in events, and one with this many tokens, to a request that it sends
+/// together with the next one. The texts are empty after the connection is lost.
+std::vector<std::string> talk(const served& server, std::size_t tokens) {
+  const auto start = std::chrono::steady_clock::now();
+  json asked{{"prompt", "the old council"}, {"max_tokens", 4}, {"temperature", 0}}, events = asked;
+  events["stream"] = true;
+  http_client client(server.port());
+  std::vector<std::string> texts;
+  for (const json& each : {asked, events}) texts.push_back(text_in(client.ask("POST", "/v1/completions", each.dump()).body));
+  asked["max_tokens"] = tokens;
+  client.request("POST", "/v1/completions", asked.dump());
+  client.request("GET", "/health");
+  texts.push_back(text_in(client.read().body));
+  texts.push_back(client.read().body);
+  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  return texts;
+}
+
+/// A way in which calls for connections fail.
+struct connection_fault {
+  std::string call;
+  int code;    // an errno, or 0 if the call does half of its work
+  bool loses;  // whether the server may lose the connection
+
+  std::string text(std::size_t number) const {
+    return call + ':' + std::to_string(number) + ':' + (code == 0 ? "short" : std::to_string(code));
+  }
+};
+
+std::vector<connection_fault> connection_faults() {
+  std::vector<connection_fault> all;
+  const auto add = [&](const std::string& call, std::initializer_list<int> codes, bool loses) {
+    for (const int code : codes) all.push_back({call, code, loses});
+  };
+  add("accept", {ENFILE, ENOBUFS, ENOMEM, EPROTO, EPERM, ENETDOWN, EHOSTUNREACH, ETIMEDOUT, ECONNABORTED, EMFILE, EINTR}, false);
+  add("recv", {EINTR, 0}, false);
+  add("recv", {ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENOMEM, ENOBUFS}, true);
+  add("send", {EINTR, 0}, false);
+  add("send", {EPIPE, ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENOMEM, ENOBUFS}, true);
+  add("epoll_ctl", {ENOMEM, ENOSPC}, true);
+  add("epoll_wait", {EINTR}, false);
+  add("poll", {EINTR, ENOMEM}, false);
+  add("setsockopt", {ENOMEM, ENOBUFS}, false);
+  add("shutdown", {ENOTCONN, ENOBUFS}, false);
+  add("close", {EINTR, EIO}, false);
+  return all;
+}
+
 }  // namespace
+
+TEST_CASE("each call for a connection fails once: the server answers, or loses this connection; it answers the next one as before") {
+  const temporary_folder logs;
+  const std::string log = logs / "log";
+  const std::vector<connection_fault> all = connection_faults();
+  std::size_t faults = 0, lost = 0;
+  for (const std::size_t i : drawn(every_fault() ? all.size() : test_all ? 6 : 1, 0, all.size())) {
+    const connection_fault& fault = all[i];
+    CAPTURE(fault.text(0));
+    served server({}, with_fault_under("socket:anon_inode", fault.text(0), log));
+    const auto is_idle = [&, files = server.program().open_files()] { return server.program().open_files() == files; };
+    const bool polls = fault.call == "poll";  // the server calls it four times a second
+    const std::size_t tokens = polls ? 3000 : 4, most = polls ? 2 : 100;
+    const std::vector<std::string> expected = talk(server, tokens);
+    for (const std::string& text : expected) REQUIRE_FALSE(text.empty());
+    server.program().until(is_idle);
+    bool made = true;
+    for (std::size_t n = 1; made && n <= most; ++n) {
+      CAPTURE(n);
+      std::filesystem::remove(log);
+      server.program().send(SIGUSR1, static_cast<int>(n));
+      server.program().until([&] { return file_text(log).find("armed ") != std::string::npos; });
+      const std::vector<std::string> found = talk(server, tokens);
+      server.program().until(is_idle);  // no socket stays open
+      made = file_text(log).find(fault.call) != std::string::npos;
+      REQUIRE((made || n > 1));
+      if (found != expected) {
+        REQUIRE((made && fault.loses));
+        ++lost;
+        for (std::size_t k = 0; k < expected.size(); ++k) REQUIRE(expected[k].starts_with(found[k]));
+      }
+      if (!made) continue;
+      ++faults;
+      REQUIRE(talk(server, tokens) == expected);
+      server.program().until(is_idle);
+      REQUIRE(server.metric("connections") == 1);
+      server.program().until(is_idle);
+    }
+    const program_result end = server.end();
+    REQUIRE_MESSAGE(end.code == 0, end.err);
+    REQUIRE(end.err.find("lazyprune: ") == std::string::npos);
+  }
+  MESSAGE(faults << " faults, which lost " << lost << " connections");
+}
+
+// Asio does not notice if it cannot watch its own event and timer, so only the calls for sockets fail.
+TEST_CASE("a call for the port fails while the server starts: it answers, or says in one line that it cannot") {
+  const temporary_folder logs;
+  const std::string log = logs / "log";
+  std::vector<std::string> expected;
+  std::size_t refused = 0;
+  for (const connection_fault& fault : {connection_fault{"epoll_ctl", ENOSPC, false}, connection_fault{"setsockopt", ENOMEM, false}})
+    for (const std::size_t n : {0u, 1u, 2u, 3u, 4u}) {
+      CAPTURE(fault.text(n));
+      served server({}, with_fault_under("socket", fault.text(n), log), true);
+      if (server.is_up()) {
+        for (std::size_t i = 0; i < n; ++i) talk(server, 4);  // the fault may lose one of these connections
+        const auto found = talk(server, 4);
+        if (n == 0) expected = found;
+        REQUIRE(found == expected);
+      }
+      const program_result end = server.end();
+      if (end.code == 0) continue;
+      ++refused;
+      check_complaint(end);
+      REQUIRE(end.code == 3);
+    }
+  REQUIRE(refused > 0);
+}
 
 TEST_CASE("each call for the cache file fails once: the server answers as before, or says in one line what failed; the old file stays") {
   const temporary_folder files, logs;

@@ -110,6 +110,12 @@ class running_program {
     return at != status.npos && (std::stoull(status.substr(at + key.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0;
   }
 
+  /// The number of files and sockets that the program has open.
+  std::size_t open_files() const {
+    const std::filesystem::directory_iterator files("/proc/" + std::to_string(process_) + "/fd");
+    return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+  }
+
   /// Returns when `done()` is true. Throws std::runtime_error with the program's stderr if the program ends before.
   template <class Done>
   void until(Done done) const {

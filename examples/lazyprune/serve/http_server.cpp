@@ -416,6 +416,8 @@ http_listener::http_listener(http_options asked, http_server::handler answers) :
   const tcp::endpoint at(address, options.port);
   if (acceptor.open(at.protocol(), fault)) refuse(fault);
   acceptor.set_option(tcp::acceptor::reuse_address(true), fault);
+  // Otherwise, Asio waits for a new connection if one was aborted, even if others wait already.
+  acceptor.set_option(tcp::acceptor::enable_connection_aborted(true), fault);
   if (acceptor.bind(at, fault) || acceptor.listen(asio::socket_base::max_listen_connections, fault)) refuse(fault);
 }
 
