@@ -29,8 +29,8 @@ inline constexpr bool counts_allocations = true;
 // The counts of this thread.
 inline thread_local std::size_t allocations = 0, allocated_bytes = 0;
 
-// The bytes of all threads' allocations that are not freed.
-inline std::atomic<std::ptrdiff_t> live_bytes = 0;
+// The allocations of all threads that are not freed, and their bytes. malloc may give a block a few more bytes than another of its size.
+inline std::atomic<std::ptrdiff_t> live_allocations = 0, live_bytes = 0;
 
 // Which of the coming allocations fails: 1 for the first, 2 for the second, 0 if no allocation fails.
 inline thread_local std::size_t failing = 0;
@@ -45,11 +45,13 @@ inline void count_allocation(std::size_t size) {
 }
 
 inline void* count_live(void* p) noexcept {
+  live_allocations.fetch_add(p ? 1 : 0, std::memory_order_relaxed);
   live_bytes.fetch_add(static_cast<std::ptrdiff_t>(::malloc_usable_size(p)), std::memory_order_relaxed);
   return p;
 }
 
 inline void free_counted(void* p) noexcept {
+  live_allocations.fetch_sub(p ? 1 : 0, std::memory_order_relaxed);
   live_bytes.fetch_sub(static_cast<std::ptrdiff_t>(::malloc_usable_size(p)), std::memory_order_relaxed);
   std::free(p);
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -47,17 +48,35 @@ void ok(lazyprune_status status) {
 /// Returns the status as "CODE MESSAGE".
 complaint_line said(lazyprune_status status) { return {status.code, status.message, std::to_string(status.code) + " "}; }
 
+bool memory_fails = false;  // each allocation of a call fails once, in calls before the one that succeeds
+std::size_t failed_calls = 0;
+
+/// Makes a call of the library, which must succeed, and change nothing if its memory fails.
+template <std::invocable Call>
+void ok(const Call& call) {
+  for (std::size_t n = 1; memory_fails; ++n) {
+    lazyprune_test::failing = n;
+    const lazyprune_status status = call();
+    const bool failed = lazyprune_test::failing == 0;
+    lazyprune_test::failing = 0;
+    if (!failed) return ok(status);
+    ++failed_calls;
+    REQUIRE(said(status) == complaint_at("", {}, LAZYPRUNE_NO_MEMORY));
+  }
+  ok(call());
+}
+
 session_handle make(const char* policy, const lazyprune_registry* registry = nullptr) {
   lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
   options.layers = layers;
   lazyprune_session* session = nullptr;
-  ok(lazyprune_session_create(registry, policy, &options, &session));
+  ok([&] { return lazyprune_session_create(registry, policy, &options, &session); });
   return session_handle(session);
 }
 
 registry_handle new_registry() {
   lazyprune_registry* registry = nullptr;
-  ok(lazyprune_registry_create(&registry));
+  ok([&] { return lazyprune_registry_create(&registry); });
   return registry_handle(registry);
 }
 
@@ -140,7 +159,7 @@ class pair_of_sessions {
 
   pair_of_sessions clone() const {
     lazyprune_session* other = nullptr;
-    ok(lazyprune_session_clone(c_.get(), &other));
+    ok([&] { return lazyprune_session_clone(c_.get(), &other); });
     return {session_handle(other), cpp_.clone()};
   }
 
@@ -151,37 +170,37 @@ class pair_of_sessions {
     r.tokens = request.tokens;
     r.outputs = request.outputs;
     std::uint32_t layers_of_step = 99;
-    ok(lazyprune_step_begin(c_.get(), &r, &layers_of_step));
+    ok([&] { return lazyprune_step_begin(c_.get(), &r, &layers_of_step); });
     auto step = cpp_.begin(request);
     REQUIRE(step.layers() == layers_of_step);
     for (layer_id l = 0; l < std::min(layers_of_step, depth); ++l) layer(step, l);
     if (depth < layers_of_step) {
-      ok(lazyprune_session_abandon(c_.get()));
+      ok([&] { return lazyprune_session_abandon(c_.get()); });
       cpp_.abandon();
     } else {
-      ok(lazyprune_step_finish(c_.get()));
+      ok([&] { return lazyprune_step_finish(c_.get()); });
       step.finish();
     }
     compare();
   }
 
   void truncate(std::size_t tokens) {
-    ok(lazyprune_session_truncate(c_.get(), tokens));
+    ok([&] { return lazyprune_session_truncate(c_.get(), tokens); });
     cpp_.truncate(tokens);
     compare();
   }
   void adopt(std::size_t tokens) {
-    ok(lazyprune_session_adopt(c_.get(), tokens));
+    ok([&] { return lazyprune_session_adopt(c_.get(), tokens); });
     cpp_.adopt(tokens);
     compare();
   }
   void reset() {
-    ok(lazyprune_session_reset(c_.get()));
+    ok([&] { return lazyprune_session_reset(c_.get()); });
     cpp_.reset();
     compare();
   }
   void take_over(const pair_of_sessions& other) {
-    ok(lazyprune_session_take_over(c_.get(), other.c_.get()));
+    ok([&] { return lazyprune_session_take_over(c_.get(), other.c_.get()); });
     cpp_.take_over(other.cpp_);
     compare();
   }
@@ -193,7 +212,7 @@ class pair_of_sessions {
  private:
   void layer(lazyprune::step<any_session>& step, layer_id l) {
     lazyprune_plan plan = LAZYPRUNE_PLAN;
-    ok(lazyprune_step_enter(c_.get(), l, &plan));
+    ok([&] { return lazyprune_step_enter(c_.get(), l, &plan); });
     const layer_plan& expected = step.enter(l);
     REQUIRE(plan.layer == l);
     REQUIRE(std::ranges::equal(std::span(plan.active, plan.active_count), expected.active));
@@ -209,7 +228,7 @@ class pair_of_sessions {
 
     std::vector<std::uint32_t> pages(64), expected_pages(64);
     std::size_t count = 0;
-    ok(lazyprune_step_pages(c_.get(), 8, pages.data(), pages.size(), &count));
+    ok([&] { return lazyprune_step_pages(c_.get(), 8, pages.data(), pages.size(), &count); });
     REQUIRE(count == step.pages(8, expected_pages));
     REQUIRE(pages == expected_pages);
 
@@ -226,7 +245,7 @@ class pair_of_sessions {
     const made_up numbers(expected, step.wants(), step.window(), step.probes().size(), known());
     const lazyprune_evidence shown = numbers.shown_in_c();
     lazyprune_spills spills = LAZYPRUNE_SPILLS;
-    ok(lazyprune_step_leave(c_.get(), plan.wants == LAZYPRUNE_NOTHING ? nullptr : &shown, &spills));
+    ok([&] { return lazyprune_step_leave(c_.get(), plan.wants == LAZYPRUNE_NOTHING ? nullptr : &shown, &spills); });
     step.leave(numbers.shown());
     REQUIRE(alike(spills.margin, step.margin()));
     REQUIRE(spills.count == step.spills().size());
@@ -241,7 +260,7 @@ class pair_of_sessions {
 
   void compare() const {
     lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
-    ok(lazyprune_session_get_state(c_.get(), &state));
+    ok([&] { return lazyprune_session_get_state(c_.get(), &state); });
     const frontier_table& tokens = cpp_.tokens();
     REQUIRE(state.layers == layers);
     REQUIRE(state.known == cpp_.known());
@@ -252,7 +271,7 @@ class pair_of_sessions {
     REQUIRE(state.lost == tokens.lost_count());
     for (position t = 0; t < cpp_.known(); ++t) {
       lazyprune_token token = LAZYPRUNE_TOKEN;
-      ok(lazyprune_session_get_token(c_.get(), t, &token));
+      ok([&] { return lazyprune_session_get_token(c_.get(), t, &token); });
       REQUIRE(token.frontier == tokens.frontier(t));
       REQUIRE((token.place == LAZYPRUNE_STORED) == tokens.stored(t));
       REQUIRE((token.place == LAZYPRUNE_WAITING) == tokens.waiting(t));
@@ -262,7 +281,7 @@ class pair_of_sessions {
       REQUIRE(alike(token.score, tokens.score(t)));
     }
     lazyprune_statistics sums = LAZYPRUNE_STATISTICS;
-    ok(lazyprune_session_get_statistics(c_.get(), &sums));
+    ok([&] { return lazyprune_session_get_statistics(c_.get(), &sums); });
     const statistics& expected = cpp_.stats();
     REQUIRE(sums.steps == expected.steps);
     REQUIRE(sums.rows == expected.rows);
@@ -272,11 +291,11 @@ class pair_of_sessions {
     REQUIRE(std::ranges::equal(std::span(sums.prefill_dense_rows, sums.layers), expected.prefill_dense_rows));
     const std::uint32_t* losses = nullptr;
     std::size_t count = 0;
-    ok(lazyprune_session_get_losses(c_.get(), &losses, &count));
+    ok([&] { return lazyprune_session_get_losses(c_.get(), &losses, &count); });
     REQUIRE(std::ranges::equal(std::span(losses, count), cpp_.losses()));
     for (const phase step : {phase::prefill, phase::decode}) {
       std::uint32_t chunk = 99;
-      ok(lazyprune_session_chunk_layers(c_.get(), static_cast<std::uint32_t>(step), &chunk));
+      ok([&] { return lazyprune_session_chunk_layers(c_.get(), static_cast<std::uint32_t>(step), &chunk); });
       REQUIRE(chunk == cpp_.chunk_layers(step));
     }
   }
@@ -334,6 +353,53 @@ TEST_CASE("C sessions plan as C++ sessions do") {
     revived += now.revived();
   }
   CHECK(revived > 0);
+}
+
+TEST_CASE("if an allocation of a call fails, the call says so and can be made again, with the same results; no memory stays") {
+  const auto run = [] {
+    std::size_t destroyed = 0;
+    lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+    scorer.user = &destroyed;
+    scorer.score = [](void*, const lazyprune_shown* shown, float* scores) -> std::int32_t {
+      std::copy_n(shown->positions, shown->active, scores);
+      return LAZYPRUNE_OK;
+    };
+    scorer.destroy = [](void* count) { ++*static_cast<std::size_t*>(count); };
+    {
+      const registry_handle registry = new_registry();
+      ok([&] { return lazyprune_registry_add_scorer(registry.get(), "newest", &scorer); });
+      make("custom --scorer newest --stages 1:0.5", registry.get());
+    }
+    REQUIRE(destroyed == 1);
+    for (const char* policy :
+         {"lazyllm --stages 2:0.5,4:0.5", "lazyllm --store bounded:rows=9", "custom --scorer window_attention --stages 1:0.4",
+          "custom --scorer accumulated_attention --stages 3:0.3 --keep 2-5 --selector blocks:size=3", "pyramid_kv"}) {
+      CAPTURE(policy);
+      pair_of_sessions document = both(policy), question = both(policy);
+      document.step({40, phase::prefill, 0});
+      document.step({20, phase::prefill, 0}, 1);
+      question.take_over(document);
+      question.step({9, phase::prefill, 1});
+      pair_of_sessions answer = question.clone();
+      for (int i = 0; i < 3; ++i) answer.step({1, phase::decode});
+      answer.truncate(45);
+      answer.adopt(4);
+      answer.step({3, phase::prefill, 1});
+      answer.reset();
+      answer.step({12, phase::prefill, 1});
+    }
+  };
+  run();  // allocates what stays, for example the registry of the library's own parts
+  const std::ptrdiff_t before = lazyprune_test::live_bytes;
+  {
+    const struct failing_memory {
+      failing_memory() { memory_fails = true; }
+      ~failing_memory() { memory_fails = false; }
+    } in_this_scope;
+    run();
+  }
+  CHECK(failed_calls > 100);
+  CHECK(lazyprune_test::live_bytes == before);
 }
 
 TEST_CASE("sessions with other policies take over a document") {
