@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Each call of the program to the system fails once. Then the program has the right results, or says in one line which file is at fault.
 // The next run goes on as if nothing had happened.
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "faulty_runs.hpp"
 
 using namespace lazyprune_test;
@@ -70,4 +75,40 @@ TEST_CASE("each call to the system fails once, in each way in which it can: one 
     }
   }
   MESSAGE(faults << " faults, of which the program reported " << failed);
+}
+
+TEST_CASE("each call fails once while a file behind a link is replaced: link and mode stay, and the file is the old or the whole new one") {
+  const std::string old = "an older result\n";
+  std::size_t faults = 0, replaced = 0;
+  for (faulty_run& what : faulty_runs()) {
+    if (what.name != "eval" && what.name != "run" && what.name != "calibrate") continue;
+    CAPTURE(what.name);
+    std::string link, target;
+    what.arguments = [&, plain = what.arguments](const std::string& folder) {
+      std::vector<std::string> all = plain(folder);
+      std::erase(all, "--resume");
+      link = all.back();
+      target = folder + "/elsewhere/result";
+      std::filesystem::create_directory(folder + "/elsewhere");
+      write_file(target, old);
+      std::filesystem::permissions(target, std::filesystem::perms(0600));
+      std::filesystem::create_symlink("elsewhere/result", link);
+      return all;
+    };
+    faulty_folder runs(what);
+    REQUIRE(runs.run_with("list").code == 0);
+    const std::vector<call_fault> all = faults_of(runs.log());
+    for (const std::size_t i : drawn(every_fault() ? all.size() : test_all ? 12 : 3, 0, all.size())) {
+      const call_fault& fault = all[i];
+      CAPTURE(fault.text());
+      const program_result result = runs.run_with(fault.text());
+      ++faults;
+      CHECK(std::filesystem::read_symlink(link) == "elsewhere/result");
+      CHECK(std::filesystem::status(target).permissions() == std::filesystem::perms(0600));
+      if (result.code != 0 && file_text(target) == old) continue;
+      ++replaced;
+      CHECK(what.results(runs.path()) == runs.expected());
+    }
+  }
+  MESSAGE(faults << " faults, of which " << replaced << " left the new file");
 }
