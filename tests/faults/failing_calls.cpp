@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A library for LD_PRELOAD. It makes chosen calls of a program to the system fail. It reads these variables:
 //   LAZYPRUNE_FAULT        CALL:N:HOW, as below; "list": no call fails, and the log gets "CALL PATH" for each, and at the end "new COUNT"
-//   LAZYPRUNE_FAULT_UNDER  FOLDER:FOLDER...: only calls for files in these folders count; "socket" and "anon_inode" stand for files without
-//   a path LAZYPRUNE_FAULT_LOG    a file, which gets "CALL PATH" for the first call that fails, and "armed N" after SIGUSR1
+//   LAZYPRUNE_FAULT_UNDER  FOLDER:FOLDER...: only calls for files in these folders count; files without a path: "socket", "anon_inode"
+//   LAZYPRUNE_FAULT_LOG    a file, which gets "CALL PATH" for the first call that fails, and "armed N" after SIGUSR1
 // CALL:N:HOW makes the N-th CALL fail, counted from the beginning of main. N+ makes all later ones fail, too. If N is 0, none fails until
 // SIGUSR1 comes with a value (sigqueue): the value becomes N, and counting begins anew. If CALL is "new", operator new throws. HOW is the
 // number of an errno, or one of these words:
