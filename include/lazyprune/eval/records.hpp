@@ -24,7 +24,7 @@ namespace detail {
 
 inline std::vector<std::string> strings_of(const json_value& list) {
   std::vector<std::string> out;
-  for (const json_value& item : list.items()) out.push_back(item.string());
+  list.each_item([&](const json_value& item) { out.push_back(item.string()); });
   return out;
 }
 
@@ -63,7 +63,7 @@ inline eval_sample sample_of(const json_value& object) {
 
 inline std::vector<std::uint64_t> whole_numbers_of(const json_value& list) {
   std::vector<std::uint64_t> out;
-  for (const json_value& item : list.items()) out.push_back(item.whole_number());
+  list.each_item([&](const json_value& item) { out.push_back(item.whole_number()); });
   return out;
 }
 

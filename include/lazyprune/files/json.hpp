@@ -194,8 +194,9 @@ class json_value {
 
   /// Throws `error` with this code if this object has a key that is not in `keys`.
   void allow_only(std::initializer_list<std::string_view> keys, error_code code = error_code::bad_input) const {
-    for (const auto& [key, value] : members())
+    each_member([&](const std::string& key, const json_value& value) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
+    });
   }
 
   /// The number of members of this object, or of items of this array. It is 0 for other values.

@@ -89,7 +89,7 @@ struct pruning_file {
     heads.block = all.at("block").whole_number(1, most);
     if (all.has("following")) heads.following = all.at("following").whole_number(1, most);
     heads.fitted_on = all.at("fitted_on").string();
-    for (const json_value& probe : all.at("probes").items()) heads.probes.push_back(probe_in(probe, heads));
+    all.at("probes").each_item([&](const json_value& probe) { heads.probes.push_back(probe_in(probe, heads)); });
     try {
       calibration sorted(heads.probes);
       heads.probes.assign(sorted.list().begin(), sorted.list().end());

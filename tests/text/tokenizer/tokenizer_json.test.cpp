@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <counted_allocations.hpp>
 #include <files/support.hpp>
 #include <lazyprune/text/tokenizer.hpp>
 #include <test_data.hpp>
@@ -235,4 +236,37 @@ TEST_CASE("a real file that is cut or changed is refused or read, without a cras
     }
   }
   CHECK(read < rounds);
+}
+
+TEST_CASE("a list of wrong values is refused, and all of its memory is at most 40 times as large as the file") {
+  using nlohmann::json;
+  const std::string place = "\"?\"";
+  struct list {
+    const char* key;
+    json value;
+  };
+  const list lists[] = {
+      {"added_tokens", "?"},
+      {"normalizer", {{"type", "Sequence"}, {"normalizers", "?"}}},
+      {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", "?"}}},
+      {"post_processor", {{"type", "Sequence"}, {"processors", "?"}}},
+      {"post_processor", {{"type", "TemplateProcessing"}, {"single", "?"}, {"pair", {}}, {"special_tokens", json::object()}}},
+      {"post_processor", {{"type", "BertProcessing"}, {"sep", "?"}, {"cls", "?"}}},
+      {"decoder", {{"type", "Sequence"}, {"decoders", "?"}}},
+      {"model", {{"type", "Unigram"}, {"vocab", "?"}}}};
+  for (const list& each : lists)
+    for (const std::string_view item : {"[]", "{}", "0", "\"\"", R"({"":0})"}) {
+      CAPTURE(each.key);
+      CAPTURE(item);
+      std::string items = "[";
+      while (items.size() < std::size_t{1} << 20) items.append(item).append(",");
+      items.back() = ']';
+      json all = small();
+      all[each.key] = each.value;
+      std::string text = all.dump();
+      while (text.find(place) != text.npos) text.replace(text.find(place), place.size(), items);
+      const std::size_t before = allocated_bytes;
+      CHECK(error_of([&] { parse_tokenizer_json(text, "t.json", nullptr); }).starts_with("t.json: " + std::string(each.key)));
+      CHECK(allocated_bytes - before <= 40 * text.size());  // this includes memory that was freed again
+    }
 }

@@ -202,7 +202,7 @@ inline void read_decoder_steps(const json_value& json, const unicode* characters
   const auto only = [&](std::initializer_list<std::string_view> keys) { json.allow_only(keys, error_code::unsupported); };
   if (name == "Sequence") {
     only({"type", "decoders"});
-    for (const json_value& one : json.at("decoders").items()) read_decoder_steps(one, characters, steps);
+    json.at("decoders").each_item([&](const json_value& one) { read_decoder_steps(one, characters, steps); });
   } else if (name == "Replace") {
     only({"type", "pattern", "content"});
     steps.push_back(decoder::replace{text_pattern_of(json.at("pattern"), characters), json.at("content").string()});

@@ -132,7 +132,7 @@ inline void read_normalizer_steps(const json_value& json, const unicode* charact
     }
   if (name == "Sequence") {
     only({"type", "normalizers"});
-    for (const json_value& one : json.at("normalizers").items()) read_normalizer_steps(one, characters, steps);
+    json.at("normalizers").each_item([&](const json_value& one) { read_normalizer_steps(one, characters, steps); });
   } else if (name == "Replace") {
     only({"type", "pattern", "content"});
     steps.push_back(normalizer::replace{text_pattern_of(json.at("pattern"), characters), json.at("content").string()});

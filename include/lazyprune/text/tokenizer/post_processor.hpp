@@ -29,27 +29,28 @@ inline post_processor template_of(const json_value& json) {
   const json_value single = json.at("single"), specials = json.at("special_tokens");
   post_processor out;
   bool inside = false;
-  for (const json_value& part : single.items()) {
+  single.each_item([&](const json_value& part) {
     part.allow_only({"SpecialToken", "Sequence"}, error_code::unsupported);
     if (const auto sequence = part.find("Sequence")) {
       if (sequence->at("id").string() != "A" || inside) sequence->refuse_unsupported("the sequence A, once");
       inside = true;
-      continue;
+      return;
     }
     const json_value name = part.at("SpecialToken").at("id");
     if (!specials.has(name.string())) name.refuse("one of special_tokens");
     const json_value special = specials.at(name.string());
     special.allow_only({"id", "ids", "tokens"}, error_code::unsupported);
-    for (const json_value& id : special.at("ids").items()) (inside ? out.after : out.before).push_back(token_id_of(id));
-  }
+    special.at("ids").each_item([&](const json_value& id) { (inside ? out.after : out.before).push_back(token_id_of(id)); });
+  });
   if (!inside) single.refuse_unsupported("the sequence A, once");
   return out;
 }
 
 /// Returns the id in a pair like ["</s>", 2].
 inline token_id named_token_of(const json_value& pair) {
+  if (pair.is_array() && pair.size() != 2) pair.refuse("a token and its id");
   const std::vector<json_value> items = pair.items();
-  if (items.size() != 2 || !items[0].is_string()) pair.refuse("a token and its id");
+  if (!items[0].is_string()) pair.refuse("a token and its id");
   return token_id_of(items[1]);
 }
 
@@ -72,12 +73,12 @@ inline post_processor post_processor_of(const json_value& json) {
   if (name != "Sequence") kind.refuse_unsupported("TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing or Sequence");
   only({"type", "processors"});
   post_processor all;
-  for (const json_value& one : json.at("processors").items()) {
+  json.at("processors").each_item([&](const json_value& one) {
     post_processor next = post_processor_of(one);
     const bool adds = !next.before.empty() || !next.after.empty();
     if (adds && (!all.before.empty() || !all.after.empty())) one.refuse_unsupported("one processor that adds tokens");
     if (adds) all = std::move(next);
-  }
+  });
   return all;
 }
 

@@ -204,7 +204,7 @@ inline void read_pre_tokenizer_steps(const json_value& json, const unicode* char
   const auto only = [&](std::initializer_list<std::string_view> keys) { json.allow_only(keys, error_code::unsupported); };
   if (name == "Sequence") {
     only({"type", "pretokenizers"});
-    for (const json_value& one : json.at("pretokenizers").items()) read_pre_tokenizer_steps(one, characters, steps);
+    json.at("pretokenizers").each_item([&](const json_value& one) { read_pre_tokenizer_steps(one, characters, steps); });
   } else if (name == "ByteLevel") {
     only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     pre_tokenizer::byte_level step{json.at("add_prefix_space").boolean(), std::nullopt};
