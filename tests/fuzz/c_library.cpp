@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../session/chosen_by_rules.hpp"
 #include "fuzzed.hpp"
 
 namespace {
@@ -154,6 +156,9 @@ class caller {
         return look(s);
       case 14:
         return describe();
+      case 15:
+        look_ahead(s, next_.below(8), next_.below(32));
+        return foretold_.clear();
       default:
         return whole_step(s);
     }
@@ -213,6 +218,8 @@ class caller {
     touch(plan_.sources, plan_.rows_count);
     touch(plan_.probes, plan_.probes_count);
     must(plan_.finish <= plan_.rows_count && plan_.rows_count <= plan_.active_count, "rows are active, and some of them are finished");
+    active_.assign(plan_.active, plan_.active + plan_.active_count);
+    stand(s);
     plan_.active = plan_.rows = nullptr;  // valid only until the layer is left
     plan_.sources = nullptr;
     plan_.probes = nullptr;
@@ -221,9 +228,83 @@ class caller {
     check(lazyprune_step_pages(s, next_.size(), pages.data(), pages.size(), &count));
   }
 
+  /// Asks for the standings of the active tokens.
+  void stand(lazyprune_session* s) {
+    standing_.assign(active_.size(), lazyprune::candidacy::open);
+    auto* const out = reinterpret_cast<std::uint32_t*>(standing_.data());
+    must(!ok(lazyprune_step_standing(s, out, standing_.size() - 1)), "the standings need room");
+    must(ok(lazyprune_step_standing(s, out, standing_.size())) == (plan_.quota != 0), "there are standings if there is a quota");
+    const auto with = [&](lazyprune::candidacy which) { return static_cast<std::size_t>(std::ranges::count(standing_, which)); };
+    must(plan_.quota == 0 || with(lazyprune::candidacy::required) <= plan_.quota, "the required tokens go on");
+    must(plan_.quota + with(lazyprune::candidacy::excluded) <= active_.size(), "so many tokens can go on");
+  }
+
+  /// Asks for the counts of later layers and for the slots of dropped rows, at any time.
+  void look_ahead(lazyprune_session* s, std::size_t room, std::size_t rows) {
+    foretold_.assign(room, {});
+    std::size_t known = 0;
+    const bool told = ok(lazyprune_step_counts(s, foretold_.data(), foretold_.size(), &known));
+    must(told || known == 0, "a failed call writes nothing");
+    must(known < layers, "only later layers are foretold");
+    foretold_.resize(std::min(room, known));
+    for (std::size_t i = 0; i < foretold_.size(); ++i) {
+      const lazyprune_layer_counts& c = foretold_[i];
+      must(c.kept <= c.active && c.finish <= c.active && c.kept > 0, "the counts fit together");
+      must(c.chooses || c.kept == c.active, "all tokens go on if none is chosen");
+      must(i == 0 || (c.layer == foretold_[i - 1].layer + 1 && c.active == foretold_[i - 1].kept), "the layers follow each other");
+    }
+    slots_.assign(rows, 0);
+    if (!ok(lazyprune_step_slots(s, slots_.data(), slots_.size()))) slots_.clear();
+    std::vector<std::uint32_t> sorted = slots_;
+    std::ranges::sort(sorted);
+    must(std::ranges::adjacent_find(sorted) == sorted.end(), "each row gets a slot of its own");
+  }
+
+  /// Checks the plan against the counts that were asked for in an earlier layer of the same step.
+  void compare_with_foretold() const {
+    for (const lazyprune_layer_counts& c : foretold_)
+      if (c.layer == plan_.layer) {
+        must(c.active == plan_.active_count && c.active == plan_.rows_count && c.finish == plan_.finish,
+             "the layer has the foretold tokens");
+        must((c.chooses != 0) == (plan_.quota != 0), "the engine may choose where it was foretold");
+        must(c.kept == (plan_.quota != 0 ? plan_.quota : c.active), "the foretold number of tokens goes on");
+      }
+  }
+
+  /// Ends a layer with the tokens that an engine chose by random scores. With `right` false, the choice may be wrong.
+  void choose(lazyprune_session* s, bool right) {
+    const std::vector<float> scores = numbers_of(active_.size());
+    std::vector<std::uint32_t> chosen = chosen_by_rules(scores, active_, standing_, {.count = plan_.quota, .page = plan_.quota_page});
+    if (!right && next_.below(2)) chosen = positions_of(next_.below(64), active_.size() + 1);
+    if (!right && next_.below(4) == 0) chosen.resize(chosen.size() / 2);
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = plan_.wants;
+    e.chosen = chosen.data();
+    e.chosen_count = chosen.size();
+    const bool shows = plan_.needs_scores || next_.below(2);
+    if (shows) e.chosen_scores = scores.data();
+    const bool finite = std::ranges::all_of(scores, [](float score) { return std::isfinite(score); });
+    must(leave_with(s, &e) || !right || (shows && !finite), "a choice by the rules is accepted");
+  }
+
+  /// Ends a layer. Rows that are stored get the slots that were asked for.
+  bool leave_with(lazyprune_session* s, const lazyprune_evidence* e) {
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    if (!ok(lazyprune_step_leave(s, e, &spills))) return false;
+    touch(spills.items, spills.count);
+    const auto* const end = spills.items + spills.count;
+    for (const auto* spill = spills.items; spill != end && !foretold_.empty(); ++spill)
+      if (spill->to == LAZYPRUNE_STORED && plan_.stores_dropped && !slots_.empty()) {
+        must(spill->slot == slots_.front(), "a dropped row gets the foretold slot");
+        slots_.erase(slots_.begin());
+      }
+    return true;
+  }
+
   /// Ends a layer. The evidence has the sizes that the plan last entered asks for, or with `right` false may have others. An array has
   /// exactly the memory that its count says.
   void leave(lazyprune_session* s, bool right) {
+    if (plan_.quota != 0 && next_.below(2)) return choose(s, right);
     const auto maybe = [&](std::size_t value) { return right || next_.below(4) ? value : next_.size(); };
     lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
     e.kind = static_cast<std::uint32_t>(maybe(plan_.wants));
@@ -262,8 +343,7 @@ class caller {
     if (next_.below(2)) give(slots, e.key_slots, e.key_slots_count);
     e.query_stride = maybe(0);
     e.keys_stride = maybe(0);
-    lazyprune_spills spills = LAZYPRUNE_SPILLS;
-    if (ok(lazyprune_step_leave(s, next_.below(8) ? &e : nullptr, &spills))) touch(spills.items, spills.count);
+    (void)leave_with(s, next_.below(8) ? &e : nullptr);
   }
 
   std::vector<float> numbers_of(std::size_t count) {
@@ -287,10 +367,14 @@ class caller {
     request.outputs = next_.below(request.tokens + 1);
     std::uint32_t count = 0;
     if (!ok(lazyprune_step_begin(s, &request, &count))) return;
+    foretold_.clear();
     for (std::uint32_t layer = 0; layer < count; ++layer) {
       enter(s, layer);
+      compare_with_foretold();
+      if (foretold_.empty() && plan_.quota != 0) look_ahead(s, layers, 64);
       leave(s, true);
     }
+    foretold_.clear();
     check(lazyprune_step_finish(s));
   }
 
@@ -323,12 +407,17 @@ class caller {
   std::unique_ptr<lazyprune_scratch, frees> scratch_;
   std::array<std::unique_ptr<lazyprune_session, frees>, 3> sessions_;
   lazyprune_plan plan_ = LAZYPRUNE_PLAN;
+  // Of the layer that was last entered. foretold_ and slots_ are used only inside whole_step().
+  std::vector<std::uint32_t> active_;
+  std::vector<lazyprune::candidacy> standing_;
+  std::vector<lazyprune_layer_counts> foretold_;
+  std::vector<std::uint32_t> slots_;
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const bounded_work bounds(size, {.bytes = 1024, .microseconds = 2000});
+  const bounded_work bounds(size, {.bytes = 256, .microseconds = 2000});
   caller({data, size}).call_all();
   return 0;
 }
