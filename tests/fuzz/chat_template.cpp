@@ -21,6 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t zero = input.find('\0');
   const std::string_view source = input.substr(0, zero);
+  // A template may take a million steps, however short it is (budget.hpp).
+  const bounded_work bounds(size, {.bytes = 256, .more_bytes = std::size_t{64} << 20, .more_microseconds = 8000000});
   unless_refused([&] {
     const chat_template chat{std::string(source)};
     chat_request request = chat_request::parse(zero == input.npos ? marked : input.substr(zero + 1), "request");

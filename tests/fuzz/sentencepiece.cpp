@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lazyprune;
   using namespace lazyprune_test;
-  const bounded_work bounds(size, {.bytes = 512});
+  const bounded_work bounds(size, {.bytes = 64});
   unless_refused([&] { use(tokenizer(parse_sentencepiece_model(text_of({data, size}), "t.model")), "It's a <s>test</s>\n\xc3\xa9 \xff"); });
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "../session/random_walk.hpp"
+#include "fuzzed.hpp"
 
 namespace {
 
@@ -31,6 +32,7 @@ void abort_on_failure() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const bool ready = (abort_on_failure(), true);
   if (!ready || size < 4) return 0;
+  const lazyprune_test::bounded_work bounds(size, {.more_bytes = std::size_t{1} << 20, .microseconds = 5000});
   std::span<const std::uint8_t> left(data + 4, size - 4);
   const auto next = [&left]() -> std::uint32_t {
     if (left.empty()) return 0;

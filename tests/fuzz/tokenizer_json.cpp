@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view text = text_of({data, size});
   const std::string_view file = next_part(text);
   if (file.size() == size) text = "It's a <s>test</s> of 123  words\n\xc3\xa9 e\xcc\x81\xff";
-  const bounded_work bounds(size, {.bytes = 512});
+  const bounded_work bounds(size, {.bytes = 64});
   unless_refused([&] {
     token_pipeline parts = parse_tokenizer_json(file, "t.json", characters);
     std::set<token_id> marks;
