@@ -104,13 +104,20 @@ TEST_CASE("products of activations in 8 bits are exact but for the rounding of s
         return out;
       };
       const auto together = product(backend, 0, all);
-      for (const auto& [first, rows] : {std::pair{0u, 1u}, {89u, 1u}, {7u, 2u}, {7u, 5u}, {3u, 12u}, {20u, 33u}}) {
-        const auto some = product(backend, first, rows);
-        std::size_t different = 0;
-        for (std::size_t r = 0; r < rows; ++r)
-          for (std::size_t n = 0; n < outputs + ffn; ++n) different += some(r, n) != together(first + r, n);
-        CHECK(different == 0);
-      }
+      tested_cpu one_thread({.threads = 1}), two_threads({.threads = 2});
+      const auto check = [&](std::size_t first, std::size_t rows) {
+        CAPTURE(rows);
+        for (tested_cpu* const on : {&one_thread, &two_threads}) {
+          const auto some = product(*on, first, rows);
+          std::size_t different = 0;
+          for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t n = 0; n < outputs + ffn; ++n) different += some(r, n) != together(first + r, n);
+          CHECK(different == 0);
+        }
+      };
+      check(89, 1);
+      check(20, 33);
+      for (std::size_t rows = 1; rows <= 16; ++rows) check(rows, rows);
 
       const auto x = operand_of(backend, input.view(), w);
       CHECK(x.kernel().int8 == (backend.instructions() != isa::amx));
@@ -179,8 +186,8 @@ TEST_CASE("a product has the same bits with other numbers in tuning.hpp" ON_EVER
     const auto expected = product([](product_tuning&) {});
     CHECK(product([](product_tuning& t) { t.inputs = 64, t.pass_rows = 48, t.group = 2; }) == expected);
     CHECK(product([](product_tuning& t) { t.inputs = 2048, t.pass_rows = 1024, t.group = 16; }) == expected);
-    CHECK(product([](product_tuning& t) { t.widening_strips = 1, t.many_strips = 2; }) == expected);
-    CHECK(product([](product_tuning& t) { t.widening_strips = 1000, t.many_strips = 1000; }) == expected);
+    CHECK(product([](product_tuning& t) { t.widening_strips = 1, t.unpacking_strips = 2, t.many_strips = 2; }) == expected);
+    CHECK(product([](product_tuning& t) { t.widening_strips = 1000, t.unpacking_strips = 1000, t.many_strips = 1000; }) == expected);
     CHECK(product([](product_tuning& t) { t.ahead = t.ahead == 0 ? 4096 : 0, t.weight_bytes = 1; }) == expected);
   }
 }

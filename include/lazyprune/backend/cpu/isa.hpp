@@ -26,6 +26,10 @@
 #ifndef LAZYPRUNE_TARGET
 #define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
 #endif
+/// The constraint of asm for a vector in a register. Emulated registers are in memory.
+#ifndef LAZYPRUNE_VECTOR
+#define LAZYPRUNE_VECTOR "v"
+#endif
 
 namespace lazyprune {
 inline namespace v0 {

@@ -126,7 +126,7 @@ class linear_layers {
         float* const sums = room.sums + (plan.cut() ? (s - first_strip) * plan.group() + t - block.first : 0) * plan.sum_floats();
         const kernels::tile_mode mode{block.k > 0, prefetch.of(s, t - block.first), plan.ahead(strips), format};
         if (format && !plan.unpacks())
-          kernel.multiply_row(*w.panels(), x.strip_data(s, block.k), w.tile(t, block.k), block.count, sums, mode);
+          kernel.multiply_panels(*w.panels(), x.strip_data(s, block.k), x.rows_of(s), w.tile(t, block.k), block.count, sums, mode);
         else
           multiply(x.strip_data(s, block.k), x.rows_of(s), weights(t), block.count, sums, mode);
         if (!complete) continue;

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #define LAZYPRUNE_TARGET(instructions)
+#define LAZYPRUNE_VECTOR "m"
 
 namespace emulated {
 

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -41,7 +42,7 @@ inline void check_int8_packing(const lazyprune::kernels::product_kernel& kernel)
   using lazyprune::kernels::int8_block;
   constexpr std::size_t unit = lazyprune::kernels::pack_inputs;
   constexpr float infinity = std::numeric_limits<float>::infinity(), no_number = std::numeric_limits<float>::quiet_NaN();
-  for (std::size_t rows = 1; rows <= kernel.strip; ++rows)
+  for (std::size_t rows = 1; rows <= std::max(kernel.strip, kernel.panel_rows); ++rows)
     for (const std::size_t inputs : {1u, 31u, 32u, 33u, 96u, 100u}) {
       CAPTURE(rows);
       CAPTURE(inputs);
@@ -87,6 +88,7 @@ inline void check_int8_products(const lazyprune::kernels::product_kernel& kernel
   using namespace lazyprune;
   constexpr std::size_t outputs = kernels::tile_outputs, unit = kernels::pack_inputs;
   constexpr std::uint32_t panels = 3;
+  const std::size_t most = std::max(kernel.strip, kernel.panel_rows);
   for (const block_format& format : block_formats) {
     CAPTURE(format.bits);
     CAPTURE(format.inputs);
@@ -99,14 +101,14 @@ inline void check_int8_products(const lazyprune::kernels::product_kernel& kernel
     std::vector<std::byte> tile(inputs / unit * of.bytes + 64, std::byte{7});
     kernel.unpack(layout, weights.data(), inputs, tile.data());
     for (std::size_t i = tile.size() - 64; i < tile.size(); ++i) REQUIRE(tile[i] == std::byte{7});
-    const auto x = normal_floats(kernel.strip * inputs, 2);
-    std::vector<float> expected(kernel.strip * outputs);
-    std::vector<double> exact(kernel.strip * outputs), size(kernel.strip * outputs);
+    const auto x = normal_floats(most * inputs, 2);
+    std::vector<float> expected(most * outputs);
+    std::vector<double> exact(most * outputs), size(most * outputs);
     for (std::uint32_t output = 0; output < outputs; ++output)
       for (std::uint32_t b = 0; b < panels; ++b) {
         const quantized_block w = random_block(format, output, b);
         for (std::size_t first = 0; first < format.inputs; first += unit)
-          for (std::size_t r = 0; r < kernel.strip; ++r) {
+          for (std::size_t r = 0; r < most; ++r) {
             const rounded_block row({x.data() + r * inputs + b * format.inputs + first, unit});
             float part = 0;
             for (std::size_t g = first / format.group; g < (first + unit) / format.group; ++g) {
@@ -128,38 +130,46 @@ inline void check_int8_products(const lazyprune::kernels::product_kernel& kernel
             }
           }
       }
-    for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
+    for (std::size_t rows = 1; rows <= most; ++rows) {
       CAPTURE(rows);
       const kernels::int8_block block{rows};
       std::vector<std::byte> packed(inputs / unit * block.bytes());
       kernel.pack(x.data(), inputs, rows, inputs, inputs, packed.data());
-      std::vector<float> sums(rows * outputs + 1, 5.0f);
-      // The second call continues the sums of the first one.
-      const std::size_t cut = format.inputs, rest = inputs - cut;
-      const auto multiply = [&](std::size_t first, std::size_t count, bool more) {
-        kernel.multiply(packed.data() + first / unit * block.bytes(), rows, tile.data() + first / unit * of.bytes, count, sums.data(),
-                        {more, {weights.data(), 8}, kernel.ahead, &format});
+      const auto check = [&](const auto& multiply) {
+        std::vector<float> sums(rows * outputs + 1, 5.0f);
+        // The second call continues the sums of the first one.
+        const std::size_t cut = format.inputs;
+        const auto in_calls = [&](std::size_t first, std::size_t count) {
+          multiply(first, count, sums.data(), kernels::tile_mode{first > 0, {weights.data(), 8}, kernel.ahead, &format});
+        };
+        in_calls(0, cut);
+        in_calls(cut, inputs - cut);
+        CHECK(sums.back() == 5.0f);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < rows * outputs; ++i) {
+          const double error = std::abs(static_cast<double>(sums[i]) - exact[i]);
+          wrong += error > 1e-5 * size[i] || (fused && sums[i] != expected[i]);
+        }
+        CHECK(wrong == 0);
+        const std::vector<float> in_two = sums;
+        std::fill_n(sums.begin(), rows * outputs, 5.0f);
+        in_calls(0, inputs);
+        CHECK(sums == in_two);
+        return sums;
       };
-      multiply(0, cut, false);
-      multiply(cut, rest, true);
-      CHECK(sums.back() == 5.0f);
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < rows * outputs; ++i) {
-        const double error = std::abs(static_cast<double>(sums[i]) - exact[i]);
-        wrong += error > 1e-5 * size[i] || (fused && sums[i] != expected[i]);
-      }
-      CHECK(wrong == 0);
-      const std::vector<float> in_two = sums;
-      multiply(0, inputs, false);
-      CHECK(sums == in_two);
-      if (rows > 1 || !kernel.multiply_row) continue;
-      const auto multiply_row = [&](std::size_t first, std::size_t count, bool more) {
-        kernel.multiply_row(layout, packed.data() + first / unit * block.bytes(), weights.data() + first / format.inputs * layout.bytes,
-                            count, sums.data(), {more, {weights.data(), 8}, kernel.ahead, &format});
+      const auto of_tile = [&](std::size_t first, std::size_t count, float* sums, const kernels::tile_mode& mode) {
+        kernel.multiply(packed.data() + first / unit * block.bytes(), rows, tile.data() + first / unit * of.bytes, count, sums, mode);
       };
-      multiply_row(0, cut, false);
-      multiply_row(cut, rest, true);
-      CHECK(sums == in_two);
+      const auto of_panels = [&](std::size_t first, std::size_t count, float* sums, const kernels::tile_mode& mode) {
+        kernel.multiply_panels(layout, packed.data() + first / unit * block.bytes(), rows,
+                               weights.data() + first / format.inputs * layout.bytes, count, sums, mode);
+      };
+      if (rows > kernel.panel_rows)
+        check(of_tile);
+      else if (rows > kernel.strip)
+        check(of_panels);
+      else
+        CHECK(check(of_panels) == check(of_tile));
     }
   }
 }

@@ -66,7 +66,7 @@ struct tile_mode {
 struct panel_layout;
 
 struct product_kernel {
-  std::size_t strip;        // rows that a call multiplies, at most
+  std::size_t strip;        // rows that a call multiplies, at most; multiply_panels: panel_rows
   std::size_t granule;      // packed rows are padded to a multiple of this
   std::size_t unit_bytes;   // bytes of pack_inputs packed activations of a row
   std::size_t line_inputs;  // inputs in a line of a tile
@@ -99,10 +99,10 @@ struct product_kernel {
   /// Returns the bytes of pack_inputs unpacked inputs.
   std::size_t (*unpacked_bytes)(const block_format& format);
 
-  /// Does the same as `unpack` and `multiply` for one row, with the same bits. The weights stay in registers, so this is faster. Null if
-  /// there is no such function.
-  void (*multiply_row)(const panel_layout& layout, const std::byte* packed, const std::byte* panel, std::size_t inputs, float* sums,
-                       const tile_mode& mode);
+  /// Does the same as `unpack` and `multiply` for at most `panel_rows` rows, with the same bits. The unpacked weights stay in registers.
+  std::size_t panel_rows;  // 0: there is no such function
+  void (*multiply_panels)(const panel_layout& layout, const std::byte* packed, std::size_t rows, const std::byte* panels,
+                          std::size_t inputs, float* sums, const tile_mode& mode);
 
   /// Widens lines of a bf16 tile, `depth` inputs of each output, to lines of an f32 tile. `multiply_wide` then replaces `multiply`, with
   /// the same bits. Null if `multiply` is as fast when it widens the lines itself every time.
@@ -143,7 +143,8 @@ inline std::size_t unpacked_bf16_bytes(const block_format&) { return pack_inputs
 /// `enter` and `leave` of kernels that have nothing to prepare.
 inline void nothing() {}
 
-inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
+/// Always inlined, because GCC 12 removes calls of a function that only prefetches.
+__attribute__((always_inline)) inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
 // e^x = 2^n e^rest: see exp() in shared/exponential.inc.
 inline constexpr float exp_limit = 170.0f;  // in float e^170 is infinity and e^-170 is 0; up to here, 2^n is the product of two floats

@@ -22,7 +22,7 @@ struct lanes {
   using integers = __m256i;
   using floats = __m256;
   static constexpr std::size_t size = 8;
-  static constexpr int int8_strip = 4, whole_tile_rows = 2;
+  static constexpr int int8_strip = 4, panel_rows = 4, whole_tile_rows = 2;
   /// If this is true, add_products takes numbers with signs in place of codes of 8 bits. VPMADDUBSW would saturate with the codes.
   static constexpr bool signs = true;
 
@@ -133,7 +133,8 @@ inline constexpr product_kernel int8 = [] {
   k.pack = pack_int8;
   k.unpack = unpack_int8;
   k.multiply = multiply_int8;
-  k.multiply_row = multiply_row;
+  k.panel_rows = lanes::panel_rows;
+  k.multiply_panels = multiply_panels;
   return k;
 }();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of activations in 8 bits with quantized weights in AVX512-VNNI, with the bits of AVX2. A strip has up to 6 rows. For each 32
-// inputs, the parts (product_kernel.hpp) take 12 registers, and the integer sums of a group another 12.
+// inputs, the parts (product_kernel.hpp) take 12 registers, and the integer sums of a group another 12. With 7 or 8 rows, a step waits for
+// its weights, so they are one strip.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct lanes {
   using integers = __m512i;
   using floats = __m512;
   static constexpr std::size_t size = 16;
-  static constexpr int int8_strip = 6, whole_tile_rows = 6;
+  static constexpr int int8_strip = 6, panel_rows = 8, whole_tile_rows = 8;
   static constexpr bool signs = false;
 
   LAZYPRUNE_AVX512_VNNI_INLINE static integers load(const std::byte* from) { return _mm512_loadu_si512(from); }
@@ -82,7 +83,8 @@ inline constexpr product_kernel int8 = [] {
   k.pack = avx2::pack_int8;
   k.unpack = unpack_int8;
   k.multiply = multiply_int8;
-  k.multiply_row = multiply_row;
+  k.panel_rows = lanes::panel_rows;
+  k.multiply_panels = multiply_panels;
   return k;
 }();
 

@@ -31,7 +31,7 @@ inline constexpr product_kernel int8 = [] {
   product_kernel k = avx2::int8;
   k.unpack = unpack_int8;
   k.multiply = multiply_int8;
-  k.multiply_row = multiply_row;
+  k.multiply_panels = multiply_panels;
   return k;
 }();
 

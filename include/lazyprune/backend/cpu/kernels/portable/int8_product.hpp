@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -268,8 +269,10 @@ void multiply_row_in_groups(const panel_layout& layout, const std::byte* packed,
   }
 }
 
-inline void multiply_row(const panel_layout& layout, const std::byte* packed, const std::byte* panel, std::size_t inputs, float* sums,
-                         const tile_mode& mode) {
+/// Multiplies one row.
+inline void multiply_panels(const panel_layout& layout, const std::byte* packed, [[maybe_unused]] std::size_t rows, const std::byte* panel,
+                            std::size_t inputs, float* sums, const tile_mode& mode) {
+  assert(rows == 1);
   if (!mode.more) std::fill_n(sums, tile_outputs, 0.0f);
   if (layout.format.group == 16)
     multiply_row_in_groups<16>(layout, packed, panel, inputs, sums);
@@ -283,7 +286,8 @@ inline constexpr product_kernel int8 = [] {
   k.pack = pack_int8;
   k.unpack = unpack_int8;
   k.multiply = multiply_int8;
-  k.multiply_row = multiply_row;
+  k.panel_rows = 1;
+  k.multiply_panels = multiply_panels;
   return k;
 }();
 
