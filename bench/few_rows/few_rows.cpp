@@ -7,13 +7,15 @@
 // part of `ratio` above 1 is the work between the operations, and the cache misses that an operation does not have when it is timed alone.
 // With more threads, `ratio` should be lower, never higher.
 //
-// step_over_its_bound takes a model whose weights do not fit into a cache. A step takes at least as long as reading its weights
+// step_over_its_bound takes models whose weights do not fit into a cache, in bf16 or in a quantized type. A step takes at least as long as
+// reading its weights
 // (`memory_ms`). It also takes at least as long as the arithmetic of its layers, and then reading the weights of the logits (`compute_ms`).
 // The rates for these two times are the best that were measured before and after the steps. `ratio` is the shortest time of a step over
 // the larger of the two. It takes about 5 GB of memory.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/files/ggml_rows.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/cost_model.hpp>
 #include <lazyprune/model/random_source.hpp>
@@ -23,6 +25,8 @@
 #include <chrono>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engine/cpu_peaks.hpp"
@@ -178,28 +182,56 @@ BENCHMARK(step_over_its_parts)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-/// A model whose weights take more memory than caches have.
-const model<cpu>& large_model() {
-  static const model<cpu> m = [] {
+/// A tensor_source whose matrices have blocks of a quantized type. All blocks are equal, because speed does not depend on them.
+class block_source {
+ public:
+  block_source(const model_config& config, const ggml_type& type)
+      : norms_(config, dtype::bf16),
+        rows_(type, 0, true),
+        blocks_(config.vocabulary * config.hidden / type.values * type.bytes, std::byte{0x11}) {}
+
+  bool contains(std::string_view name) const { return norms_.contains(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    if (name.ends_with("norm.weight")) return norms_.get(name, rows, columns);
+    return {dtype::bf16, rows, columns, blocks_.data(), &rows_};  // no matrix is larger than the embeddings
+  }
+
+ private:
+  random_source norms_;
+  ggml_rows rows_;
+  std::vector<std::byte> blocks_;
+};
+
+/// Returns a model whose weights take more memory than caches have. It is valid until the next call.
+const model<cpu>& large_model(const ggml_type& type) {
+  static const ggml_type* loaded = nullptr;
+  static std::optional<model<cpu>> m;
+  if (loaded != &type) {
     const model_config config = shape_named("tinyllama-1.1b");
     cpu backend;
-    return load_model(backend, config, random_source(config, dtype::bf16));
-  }();
-  return m;
+    m.reset();
+    if (type.format)
+      m.emplace(load_model(backend, config, block_source(config, type)));
+    else
+      m.emplace(load_model(backend, config, random_source(config, dtype::bf16)));
+    loaded = &type;
+  }
+  return *m;
 }
 
-void step_over_its_bound(benchmark::State& state) {
+void step_over_its_bound(benchmark::State& state, std::string_view type) {
   const auto rows = static_cast<std::size_t>(state.range(0));
   const auto threads = static_cast<int>(state.range(1));
   constexpr std::size_t context = 64;
-  const model<cpu>& m = large_model();
+  const model<cpu>& m = large_model(*ggml_type_of(type));
   const model_config& c = m.config;
   cpu backend({.threads = threads, .kv = dtype::bf16});
   const program::cpu_peaks here(threads);
   double reading = 0, arithmetic = 0;
   const auto look_for_peaks = [&] {
     reading = std::max(reading, here.reading(program::cpu_peaks::beyond_caches()));
-    arithmetic = std::max(arithmetic, here.arithmetic(backend.instructions(), dtype::bf16));
+    const kernels::product_kernel& kernel = backend.kernel_for(m.head());
+    arithmetic = std::max(arithmetic, kernel.int8 ? here.byte_arithmetic(kernel) : here.arithmetic(backend.instructions(), dtype::bf16));
   };
   look_for_peaks();
 
@@ -222,21 +254,25 @@ void step_over_its_bound(benchmark::State& state) {
   const auto layers = [&](std::size_t n) {  // operations of the layers' products for n rows
     return static_cast<double>(c.layers) * cost_model{}.step_layer(c, {.rows = n, .outputs = n});
   };
-  // A weight in bf16 has two bytes, and takes two operations for a row. The logits of one row wait for their weights.
-  const double logits = cost_model{}.logits(c) / reading, memory = layers(1) / reading + logits,
-               compute = layers(rows) / arithmetic + logits;
+  // The bytes of a weight, for each of its two operations in a product of one row. The logits of one row wait for their weights.
+  const double bytes = static_cast<double>(m.head().bytes()) / cost_model{}.logits(c), logits = cost_model{}.logits(c) * bytes / reading;
+  const double memory = layers(1) * bytes / reading + logits, compute = layers(rows) / arithmetic + logits;
   state.counters["step_ms"] = 1e3 * step;
   state.counters["memory_ms"] = 1e3 * memory;
   state.counters["compute_ms"] = 1e3 * compute;
   state.counters["ratio"] = step / std::max(memory, compute);
 }
 
-BENCHMARK(step_over_its_bound)
-    ->ArgNames({"rows", "threads"})
-    ->ArgsProduct({{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, {1, 2}})
-    ->Iterations(4)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
+void few_rows(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"rows", "threads"})->ArgsProduct({{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, {1, 2}});
+  b->Iterations(4)->UseRealTime()->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK_CAPTURE(step_over_its_bound, BF16, "BF16")->Apply(few_rows);
+BENCHMARK_CAPTURE(step_over_its_bound, Q8_0, "Q8_0")->Apply(few_rows);
+BENCHMARK_CAPTURE(step_over_its_bound, Q4_0, "Q4_0")->Apply(few_rows);
+BENCHMARK_CAPTURE(step_over_its_bound, Q4_K, "Q4_K")->Apply(few_rows);
+BENCHMARK_CAPTURE(step_over_its_bound, Q6_K, "Q6_K")->Apply(few_rows);
 
 }  // namespace
 
