@@ -7,7 +7,6 @@
 
 #include <backend/samples.hpp>
 
-#include <algorithm>
 #include <vector>
 
 using namespace lazyprune;
@@ -67,21 +66,6 @@ TEST_CASE("strips have equal numbers of rows, in order, and the last one has the
         CHECK(sum == rows);
       }
     }
-}
-
-TEST_CASE("rows that are multiplied by panels together are one strip") {
-  for (const isa path : every_isa) {
-    const kernels::product_kernel* const kernel = kernels::int8_kernel_of(path);
-    if (!kernel) continue;
-    packed_rows x(columns);
-    for (std::size_t rows = 0; rows <= 5 * kernel->strip; ++rows) {
-      CAPTURE(name_of(path));
-      CAPTURE(rows);
-      x.prepare(*kernel, rows, columns);
-      CHECK(x.strips() == (rows == 0 ? 0 : rows <= kernel->panel_rows ? 1 : (rows + kernel->strip - 1) / kernel->strip));
-      CHECK(x.strip() <= std::max(kernel->strip, kernel->panel_rows));
-    }
-  }
 }
 
 TEST_CASE("strips, and parts of a strip, are packed in any order") {

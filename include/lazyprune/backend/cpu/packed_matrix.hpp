@@ -98,11 +98,11 @@ class packed_matrix {
     fill(parts, threads, columns);
   }
 
-  /// Returns the layout of panels if the weight stays quantized. All parts must then have one format. In f32, numbers stay exact, so
-  /// weights do not stay quantized.
+  /// Returns the layout of panels if the weight stays quantized. All parts must then have one format, for which there are kernels. In f32,
+  /// numbers stay exact, so weights do not stay quantized.
   static std::optional<kernels::panel_layout> layout_for(std::span<const tensor> parts, dtype as) {
     const block_format* const first = parts[0].format();
-    if (as != dtype::bf16 || !first) return std::nullopt;
+    if (as != dtype::bf16 || !first || !kernels::panel_layout::has_kernels(*first)) return std::nullopt;
     for (const tensor& part : parts)
       if (!part.format() || !(*part.format() == *first)) return std::nullopt;
     return kernels::panel_layout(*first);

@@ -27,8 +27,7 @@ class packed_rows {
     kernel_ = &kernel;
     rows_ = rows;
     depth_ = depth;
-    // Rows that multiply_panels takes together are one strip.
-    strips_ = rows <= kernel.panel_rows ? std::min(rows, std::size_t{1}) : (rows + kernel.strip - 1) / kernel.strip;
+    strips_ = (rows + kernel.strip - 1) / kernel.strip;
     strip_ = strips_ == 0 ? 0 : kernel.padded((rows + strips_ - 1) / strips_);
     packed_ = reinterpret_cast<std::byte*>(memory_.take(strips_ * strip_bytes() / sizeof(float)));
     plain_ = nullptr;

@@ -37,7 +37,7 @@ class product_plan {
         tuning_(tuning),
         strips_(strips),
         tiles_(w.tiles()),
-        unpacks_(w.panels() && (x.rows_of(strips.first) > x.kernel().panel_rows || strips.count >= tuning.unpacking_strips)),
+        unpacks_(w.panels() && x.rows_of(strips.first) > x.kernel().panel_rows),
         group_(strips.count == 1 ? least_group() : group_size(static_cast<std::size_t>(threads))),
         depth_(strips.count == 1 && !unpacks_ ? w.depth() : cut_depth(strips.count == 1 ? tuning.unpacked_inputs : tuning.inputs)),
         widens_(x.kernel().widen && strips.count >= tuning.widening_strips) {

@@ -34,10 +34,7 @@ struct product_tuning {
   std::size_t next_tile = 0;  // bytes of the next tile that are prefetched while the sums of a tile are used
 
   std::size_t widening_strips = 4;  // with this many strips or more, weights are widened once for all strips of a task
-  // With this many strips or more (at least 2), quantized weights are unpacked once for all strips of a task. With fewer, each strip
-  // unpacks them into registers.
-  std::size_t unpacking_strips = 3;
-  std::size_t many_strips = 8;  // with this many strips or more, products also prefetch rows, because L2 cannot keep all strips
+  std::size_t many_strips = 8;      // with this many strips or more, products also prefetch rows, because L2 cannot keep all strips
 };
 
 /// How attention is cut.
@@ -93,10 +90,6 @@ inline product_tuning tuning_of(isa path, const kernels::product_kernel& kernel,
     if (pairs) t.group = 2;  // measured on Zen 5: 16 to 128 rows gain 1 to 3 %
   }
   if (here.amd && path != isa::portable && kernel.int8) t.group = 2;  // measured on Zen 5: 9 to 24 rows of Q8_0 gain 6 %
-  // Measured on Zen 5: in AVX512-VNNI, unpacking once is 10 to 27 % slower with 3 strips, but 6 % faster for 11 strips of Q6_K. AVX2 and
-  // AVX-VNNI have smaller strips. With 2 strips, unpacking once is up to 32 % slower. With 4, it is 6 to 16 % slower for Q8_0 and Q4_0, and
-  // 8 to 9 % faster for Q6_K.
-  if (kernel.panel_rows >= 8) t.unpacking_strips = 8;
   return t;
 }
 

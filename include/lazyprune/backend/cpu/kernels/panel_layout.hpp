@@ -66,6 +66,14 @@ struct panel_layout {
         upper(codes + f.inputs * tile_outputs * lower_bits / 8),
         bytes(upper + f.inputs * tile_outputs * upper_bits / 8) {}
 
+  /// Returns how many numbers a group has in all formats with such codes for which kernels are compiled. 0: 16 or 32. The fewer kernels
+  /// there are, the sooner a program is compiled.
+  static constexpr std::size_t group_of(unsigned bits, bool table) { return bits == 4 && !table ? 0 : bits == 6 ? 16 : 32; }
+  static constexpr bool has_kernels(const block_format& f) {
+    const std::size_t group = group_of(f.bits, f.table != nullptr);
+    return group == 0 || group == f.group;
+  }
+
   block_format format;
   std::size_t lower_bits, upper_bits;  // of a code, in the two planes
   // The common scales (32, f16) are first.

@@ -66,7 +66,7 @@ struct tile_mode {
 struct panel_layout;
 
 struct product_kernel {
-  std::size_t strip;        // rows that a call multiplies, at most; multiply_panels: panel_rows
+  std::size_t strip;        // rows that a call multiplies, at most
   std::size_t granule;      // packed rows are padded to a multiple of this
   std::size_t unit_bytes;   // bytes of pack_inputs packed activations of a row
   std::size_t line_inputs;  // inputs in a line of a tile
@@ -99,8 +99,9 @@ struct product_kernel {
   /// Returns the bytes of pack_inputs unpacked inputs.
   std::size_t (*unpacked_bytes)(const block_format& format);
 
-  /// Does the same as `unpack` and `multiply` for at most `panel_rows` rows, with the same bits. The unpacked weights stay in registers.
-  std::size_t panel_rows;  // 0: there is no such function
+  /// Does the same as `unpack` and `multiply` for at most `panel_rows` rows, with the same bits. The unpacked weights stay in registers. The
+  /// more rows it takes, the longer programs take to compile.
+  std::size_t panel_rows;  // at most `strip`; 0: there is no such function
   void (*multiply_panels)(const panel_layout& layout, const std::byte* packed, std::size_t rows, const std::byte* panels,
                           std::size_t inputs, float* sums, const tile_mode& mode);
 

@@ -22,7 +22,7 @@ struct lanes {
   using integers = __m256i;
   using floats = __m256;
   static constexpr std::size_t size = 8;
-  static constexpr int int8_strip = 4, panel_rows = 4, whole_tile_rows = 2;
+  static constexpr int int8_strip = 4, panel_rows = 2, whole_tile_rows = 2;
   /// If this is true, add_products takes numbers with signs in place of codes of 8 bits. VPMADDUBSW would saturate with the codes.
   static constexpr bool signs = true;
 

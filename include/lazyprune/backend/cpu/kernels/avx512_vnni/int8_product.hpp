@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products of activations in 8 bits with quantized weights in AVX512-VNNI, with the bits of AVX2. A strip has up to 6 rows. For each 32
-// inputs, the parts (product_kernel.hpp) take 12 registers, and the integer sums of a group another 12. With 7 or 8 rows, a step waits for
-// its weights, so they are one strip.
+// inputs, the parts (product_kernel.hpp) take 12 registers, and the integer sums of a group another 12.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ struct lanes {
   using integers = __m512i;
   using floats = __m512;
   static constexpr std::size_t size = 16;
-  static constexpr int int8_strip = 6, panel_rows = 8, whole_tile_rows = 8;
+  static constexpr int int8_strip = 6, panel_rows = 4, whole_tile_rows = 6;
   static constexpr bool signs = false;
 
   LAZYPRUNE_AVX512_VNNI_INLINE static integers load(const std::byte* from) { return _mm512_loadu_si512(from); }
