@@ -407,7 +407,7 @@ class caller {
   std::unique_ptr<lazyprune_scratch, frees> scratch_;
   std::array<std::unique_ptr<lazyprune_session, frees>, 3> sessions_;
   lazyprune_plan plan_ = LAZYPRUNE_PLAN;
-  // Of the layer that was last entered. foretold_ and slots_ are used only inside whole_step().
+  // These belong to the layer that was last entered. Only whole_step() keeps numbers in foretold_ and slots_.
   std::vector<std::uint32_t> active_;
   std::vector<lazyprune::candidacy> standing_;
   std::vector<lazyprune_layer_counts> foretold_;
