@@ -47,6 +47,14 @@ if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
 endif()
 
+# Our programs compile the kernels of the CPU backend once. Only the backend's own tests compile them anew, so that all sanitizers check them.
+if(TARGET lazyprune.cpu)
+  add_library(lazyprune.kernels STATIC examples/cpu_kernels.cpp)
+  target_link_libraries(lazyprune.kernels PUBLIC lazyprune.own lazyprune::cpu)
+  target_compile_definitions(lazyprune.kernels PUBLIC LAZYPRUNE_KERNELS_ELSEWHERE)
+  target_compile_options(lazyprune.kernels PRIVATE ${LAZYPRUNE_COMPUTES})
+endif()
+
 # CUDA code is compiled for the compute capabilities 8.0 and 9.0a, and to PTX of 9.0. GPUs with a later compute capability run this PTX.
 if(TARGET lazyprune.cuda)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})

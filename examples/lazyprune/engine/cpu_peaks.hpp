@@ -8,10 +8,17 @@
 #include <string>
 #include <vector>
 
-#include <lazyprune/backend/cpu/kernels/kernels.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/vec.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/large_array.hpp>
 #include <lazyprune/backend/machine_limits.hpp>
+#if defined(__x86_64__)
+#include <lazyprune/backend/cpu/kernels/amx/product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/vec.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512_vnni/int8_product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx_vnni/int8_product.hpp>
+#endif
 
 namespace lazyprune {
 namespace program {

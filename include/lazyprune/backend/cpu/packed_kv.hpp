@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
+#include <lazyprune/backend/cpu/kernels/int8_rows.hpp>
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/kernels/kv_layout.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
