@@ -1221,10 +1221,10 @@ TEST_CASE("a schedule with `after` is called only after the layers listed there,
   lazyprune_request request = LAZYPRUNE_REQUEST;
   request.tokens = 8;
   request.outputs = 1;
-  std::uint32_t layers = 0;
-  ok(lazyprune_step_begin(session, &request, &layers));
+  std::uint32_t count = 0;
+  ok(lazyprune_step_begin(session, &request, &count));
   std::vector<std::size_t> active;
-  for (std::uint32_t l = 0; l < layers; ++l) {
+  for (std::uint32_t l = 0; l < count; ++l) {
     lazyprune_plan plan = LAZYPRUNE_PLAN;
     lazyprune_spills spills = LAZYPRUNE_SPILLS;
     ok(lazyprune_step_enter(session, l, &plan));
