@@ -86,7 +86,7 @@ class Roofline(unittest.TestCase):
 class Report(unittest.TestCase):
     def test_ratios(self):
         with tempfile.TemporaryDirectory() as folder:
-            common = '"isa": "sm_80", "peak_bytes": 1, '
+            common = '"isa": "sm_80", "load_seconds": 4.25, "peak_bytes": 1, '
             dense = '{%s"policy": "dense", "test": "pp3376", "tokens_per_s": 10.0, "seconds": 0.5, "share_of_peak": 0.3, "overhead_share": 0.0}' % common
             pruned = ('{%s"policy": "--stages", "test": "pp3376", "tokens_per_s": 20.0, "seconds": 0.25, "speedup": 2.0, "predicted_speedup": 2.5, "predicted_with_memory": 1.6, '
                       '"overhead_share": 0.01}' % common)
@@ -99,6 +99,7 @@ class Report(unittest.TestCase):
             self.assertIsNone(second["measured_over_expected"])  # roofline.py does not know that schedule
             self.assertAlmostEqual(second["measured_over_predicted"], 0.8)
             text = "\n".join(report.report("A100", [], runs, folder, "run.sh"))
+            self.assertIn("packing them on the device took 4.25 s to 4.25 s.", text)
             self.assertIn("| 32,768 | drawn | no room |", text)
             self.assertIn("| 3,376 | fast | 500 ms | 30.0 % |", text)
             self.assertAlmostEqual(second["measured_over_with_memory"], 1.25)

@@ -2,6 +2,7 @@
 #include "commands/bench.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <iostream>
@@ -168,7 +169,7 @@ class measuring {
     result_.model = model.path().string();
     const std::string quantized = kept_type(model);
     result_.dtype = quantized.empty() ? dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32)) : quantized;
-    engine_ = load_engine(flags_.backend, model);
+    load(model);
   }
 
   void load_random() {
@@ -178,7 +179,14 @@ class measuring {
     result_.model = flags_.shape;
     const auto type = flags_.backend.dtype == "f32" ? dtype::f32 : dtype::bf16;
     result_.dtype = dtype_name(type);
-    engine_ = load_engine(flags_.backend, config, random_source(config, type));
+    load(config, random_source(config, type));
+  }
+
+  template <class... Source>
+  void load(const Source&... source) {
+    const auto start = std::chrono::steady_clock::now();
+    engine_ = load_engine(flags_.backend, source...);
+    result_.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
   bool prunes() const { return !result_.policy.empty(); }

@@ -15,7 +15,7 @@ bool in_batches(const bench_table& bench) {
 
 std::string heading_of(const bench_table& bench) {
   std::string out = "model " + bench.model + ", " + bench.dtype + ", " + bytes_text(bench.weight_bytes) + ", " + bench.backend + " (" +
-                    (bench.device.empty() ? bench.isa : bench.device) + ")\n";
+                    (bench.device.empty() ? bench.isa : bench.device) + "), loaded in " + fixed(bench.load_seconds, 2) + " s\n";
   if (bench.kv != "auto") out += "keys and values: " + bench.kv + '\n';
   if (!bench.policy.empty()) out += "pruned: " + bench.policy + '\n';
   if (bench.predict > 0)
@@ -78,6 +78,7 @@ table table_of(const bench_table& bench) {
   table t{.columns = {{"model"},
                       {"isa"},
                       {"dtype"},
+                      {"load_seconds", column_kind::json_alone},
                       {"threads"},
                       {"sequences", in_batches(bench) ? column_kind::value : column_kind::json_alone},
                       {"test"},
@@ -98,9 +99,10 @@ table table_of(const bench_table& bench) {
     if (part.work) t.columns.push_back({std::string(part.key) + "_share_of_peak"});
   }
   for (const bench_row& row : bench.rows) {
-    t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), std::uint64_t{row.sequences}, row.test,
-                      row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.predicted_with_memory),
-                      cell_of(row.overhead), cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
+    t.rows.push_back({bench.model, bench.isa, bench.dtype, bench.load_seconds, static_cast<std::uint64_t>(row.threads),
+                      std::uint64_t{row.sequences}, row.test, row.policy, row.rate, row.seconds, cell_of(row.speedup),
+                      cell_of(row.predicted), cell_of(row.predicted_with_memory), cell_of(row.overhead), cell_of(row.share_of_peak),
+                      std::uint64_t{row.peak_bytes}});
     if (bench.kv != "auto") t.rows.back().emplace_back(bench.kv);
     for (const bench_part& part : row.parts) {
       t.rows.back().emplace_back(part.seconds);

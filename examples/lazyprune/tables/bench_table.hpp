@@ -49,6 +49,7 @@ struct bench_table {
   std::string model, dtype, kv = "auto", backend, isa;
   std::string device{};  // the GPU; empty: the CPU computes
   std::size_t weight_bytes = 0;
+  double load_seconds = 0;          // reading the weights, or drawing random ones, and packing them for the backend
   std::string policy;               // the pruning flags; empty: nothing is pruned
   std::size_t predict = 0;          // tokens generated after the longest prompt alone; 0: none, or after every prompt
   std::size_t longest = 0;          // tokens of the longest prompt
@@ -56,9 +57,9 @@ struct bench_table {
   std::vector<bench_row> rows;
 };
 
-/// The table for JSON and CSV. Keys: model, isa, dtype, threads, sequences (in CSV only if a row has a value other than 1), test, policy,
-/// tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak, peak_bytes; with --kv
-/// also kv; if rows have parts, then also the keys of bench_part.
+/// The table for JSON and CSV. Keys: model, isa, dtype, load_seconds (JSON alone), threads, sequences (in CSV only if a row has a value
+/// other than 1), test, policy, tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak,
+/// peak_bytes; with --kv also kv; if rows have parts, then also the keys of bench_part.
 table table_of(const bench_table& bench);
 
 /// The Markdown table for people.

@@ -13,6 +13,7 @@ bench_table some() {
                     .backend = "cpu",
                     .isa = "avx2",
                     .weight_bytes = 2048,
+                    .load_seconds = 0.126,
                     .policy = "--stages 1:0.5",
                     .predict = 8,
                     .longest = 64,
@@ -47,7 +48,7 @@ bench_table some() {
 TEST_CASE("Markdown") {
   CHECK(
       to_markdown(some()) ==
-      "model m, bf16, 2.00 KiB, cpu (avx2)\n"
+      "model m, bf16, 2.00 KiB, cpu (avx2), loaded in 0.13 s\n"
       "pruned: --stages 1:0.5\n"
       "tg8 follows the prompt of 64 tokens\n"
       "predicted: the speedup by computing alone; with memory: if layers of few rows (in tg, all layers) wait for their weights\n"
@@ -104,7 +105,7 @@ TEST_CASE("the type of keys and values that --kv names has a line, and a column 
   CHECK(to_markdown(bench).find("keys and values") == std::string::npos);
   bench.kv = "q8_0";
   bench.rows.front().parts = {{"attention", "attention", 0.5, std::nullopt}};
-  CHECK(to_markdown(bench).find(" (avx2)\nkeys and values: q8_0\n") != std::string::npos);
+  CHECK(to_markdown(bench).find(" s\nkeys and values: q8_0\n") != std::string::npos);
   const table t = table_of(bench);
   REQUIRE(t.columns.size() >= 2);
   CHECK(t.columns[t.columns.size() - 2].key == "kv");
@@ -121,6 +122,11 @@ TEST_CASE("batches have a column for the number of sequences; single sequences h
   CHECK(text.find("rates and memory are over all sequences of a batch\npredicted: ") != std::string::npos);
   CHECK(text.find("| threads | sequences |   test |") != std::string::npos);
   CHECK(text.find("|       1 |        16 |   pp64 | pruned |") != std::string::npos);
+}
+
+TEST_CASE("JSON alone has the time to load the weights") {
+  CHECK(to_json(table_of(some())).find("\"load_seconds\": 0.126,") != std::string::npos);
+  CHECK(to_csv(table_of(some())).find("load_seconds") == std::string::npos);
 }
 
 TEST_CASE("JSON and CSV leave out values without a meaning") {
