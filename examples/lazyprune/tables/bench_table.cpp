@@ -15,7 +15,7 @@ bool in_batches(const bench_table& bench) {
 
 std::string heading_of(const bench_table& bench) {
   std::string out = "model " + bench.model + ", " + bench.dtype + ", " + bytes_text(bench.weight_bytes) + ", " + bench.backend + " (" +
-                    (bench.device.empty() ? bench.isa : bench.device) + "), loaded in " + fixed(bench.load_seconds, 2) + " s\n";
+                    (bench.device.empty() ? bench.isa : bench.device) + "), loaded in " + seconds_text(bench.load_seconds) + "\n";
   if (bench.kv != "auto") out += "keys and values: " + bench.kv + '\n';
   if (!bench.policy.empty()) out += "pruned: " + bench.policy + '\n';
   if (bench.predict > 0)
@@ -66,6 +66,24 @@ std::string markdown_of_parts(const bench_table& bench) {
                        fixed(100 * part.seconds / all, 1) + " %", part.work ? three_digits(*part.work / part.seconds * 1e-9) : "",
                        share ? percent_text(*share) : ""});
     }
+  }
+  return lines.empty() ? "" : "\n" + markdown_table(columns, lines);
+}
+
+/// Returns a table of the times from a prompt to the first token of its answer, and to the last one. It is empty if nothing was generated.
+std::string markdown_of_waits(const bench_table& bench) {
+  const std::vector<markdown_column> columns{{.head = "threads"},           {.head = "sequences"},
+                                             {.head = "prompt and answer"}, {.head = "policy", .at = align::left},
+                                             {.head = "first token"},       {.head = "last token"}};
+  std::vector<std::vector<std::string>> lines;
+  const bench_row *dense = nullptr, *pruned = nullptr;  // the last prefills before the row; it goes on after one of them
+  for (const bench_row& row : bench.rows) {
+    const bench_row*& prompt = row.policy == "dense" ? dense : pruned;
+    if (row.prefill)
+      prompt = &row;
+    else if (prompt)
+      lines.push_back({std::to_string(row.threads), in_batches(bench) ? std::to_string(row.sequences) : "", prompt->test + " + " + row.test,
+                       &prompt == &dense ? "dense" : "pruned", seconds_text(prompt->seconds), seconds_text(prompt->seconds + row.seconds)});
   }
   return lines.empty() ? "" : "\n" + markdown_table(columns, lines);
 }
@@ -134,7 +152,7 @@ std::string to_markdown(const bench_table& bench) {
                      row.speedup && row.predicted_with_memory ? fixed(*row.speedup / *row.predicted_with_memory, 2) : "",
                      row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "", row.share_of_peak ? percent_text(*row.share_of_peak) : "",
                      bytes_text(row.peak_bytes - bench.weight_bytes)});
-  return heading_of(bench) + markdown_table(columns, lines) + markdown_of_parts(bench);
+  return heading_of(bench) + markdown_table(columns, lines) + markdown_of_waits(bench) + markdown_of_parts(bench);
 }
 
 }  // namespace program

@@ -206,6 +206,7 @@ TEST_CASE("the result as a table and as CSV") {
   CHECK(table.out.find("of peak") == std::string::npos);
   CHECK(table.out.find("| predicted | with memory | reached |") != std::string::npos);
   CHECK(table.out.find("|   pp16 | pruned |") != std::string::npos);
+  CHECK(table.out.find("|        pp16 + tg2 | pruned |") != std::string::npos);
   CHECK(table.out.find(" \xc2\xb1 ") != std::string::npos);
 
   const program_result csv = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1", "-o", "csv"});

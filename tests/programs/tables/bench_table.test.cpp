@@ -48,7 +48,7 @@ bench_table some() {
 TEST_CASE("Markdown") {
   CHECK(
       to_markdown(some()) ==
-      "model m, bf16, 2.00 KiB, cpu (avx2), loaded in 0.13 s\n"
+      "model m, bf16, 2.00 KiB, cpu (avx2), loaded in 126 ms\n"
       "pruned: --stages 1:0.5\n"
       "tg8 follows the prompt of 64 tokens\n"
       "predicted: the speedup by computing alone; with memory: if layers of few rows (in tg, all layers) wait for their weights\n"
@@ -59,6 +59,24 @@ TEST_CASE("Markdown") {
       "| ------: | -----: | :----- | ------------------: | ------: | --------: | ----------: | ------: | -------: | --------: |\n"
       "|       1 |   pp64 | dense  |       640.00 \xc2\xb1 1.50 |         |           |             |         |   0.10 % |  2.00 KiB |\n"
       "|       1 |   pp64 | pruned |       640.00 \xc2\xb1 1.50 |   1.50x |     2.00x |       1.60x |    0.94 |   0.10 % |  2.00 KiB |\n");
+}
+
+TEST_CASE("if tokens were generated, a table has the times to the first and to the last token") {
+  bench_table bench = some();
+  CHECK(to_markdown(bench).find("last token") == std::string::npos);
+  bench.rows.back().seconds = 0.0666;
+  for (const std::size_t i : {0u, 1u}) {
+    bench.rows.push_back(bench.rows[i]);
+    bench.rows.back().prefill = false;
+    bench.rows.back().test = "tg8";
+    bench.rows.back().seconds = 2;
+  }
+  CHECK(
+      to_markdown(bench).ends_with("\n\n"
+                                   "| threads | prompt and answer | policy | first token | last token |\n"
+                                   "| ------: | ----------------: | :----- | ----------: | ---------: |\n"
+                                   "|       1 |        pp64 + tg8 | dense  |      100 ms |     2.10 s |\n"
+                                   "|       1 |        pp64 + tg8 | pruned |     66.6 ms |     2.07 s |\n"));
 }
 
 TEST_CASE("if nothing is pruned, no line explains predictions") {
@@ -105,7 +123,7 @@ TEST_CASE("the type of keys and values that --kv names has a line, and a column 
   CHECK(to_markdown(bench).find("keys and values") == std::string::npos);
   bench.kv = "q8_0";
   bench.rows.front().parts = {{"attention", "attention", 0.5, std::nullopt}};
-  CHECK(to_markdown(bench).find(" s\nkeys and values: q8_0\n") != std::string::npos);
+  CHECK(to_markdown(bench).find(" ms\nkeys and values: q8_0\n") != std::string::npos);
   const table t = table_of(bench);
   REQUIRE(t.columns.size() >= 2);
   CHECK(t.columns[t.columns.size() - 2].key == "kv");
