@@ -7,6 +7,9 @@ if(CMAKE_C_COMPILER)
   enable_language(C)
 endif()
 
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW) # newer versions of CMake have no FindBoost, but Boost has files for CMake
+endif()
 find_package(CLI11 CONFIG QUIET)
 find_package(Boost 1.74 QUIET) # headers only, for `lazyprune serve`
 set(missing "")
@@ -39,8 +42,8 @@ target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:
 # GCC frees memory often by default, which takes 8 % of the time to compile. With this flag a unit takes up to 3 GB instead of 2.
 cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY) # MiB
 cmake_host_system_information(RESULT processors QUERY NUMBER_OF_LOGICAL_CORES)
-math(EXPR memory "${memory} / ${processors}")
-if(memory GREATER 4000)
+math(EXPR enough "4000 * ${processors}")
+if(memory GREATER enough)
   target_compile_options(lazyprune.own INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1500000>")
 endif()
 if(LAZYPRUNE_ARCH)
