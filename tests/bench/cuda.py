@@ -518,7 +518,7 @@ class Portable(unittest.TestCase):
         written(self.path("bench/cuda/portable.sh"), "echo packed; exit 3\n")
         for folder in ("bin", "toolkit/bin"):
             os.makedirs(self.path(folder))
-        for tool in ("cat", "dirname", "mkdir", "mktemp", "rm", "sed", "sh", "tee"):
+        for tool in ("cat", "dirname", "mkdir", "mktemp", "rm", "sed", "sh", "tee", "timeout"):
             os.symlink(shutil.which(tool), self.path("bin/" + tool))
 
         def stage(**variables):
