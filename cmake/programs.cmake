@@ -52,7 +52,7 @@ endif()
 
 # Our programs compile the kernels of the CPU backend once. Only the backend's own tests compile them anew, so that all sanitizers check them.
 if(TARGET lazyprune.cpu)
-  add_library(lazyprune.kernels STATIC examples/cpu_kernels.cpp)
+  add_library(lazyprune.kernels STATIC cmake/cpu_kernels.cpp)
   target_link_libraries(lazyprune.kernels PUBLIC lazyprune.own lazyprune::cpu)
   target_compile_definitions(lazyprune.kernels PUBLIC LAZYPRUNE_KERNELS_ELSEWHERE)
   target_compile_options(lazyprune.kernels PRIVATE ${LAZYPRUNE_COMPUTES})

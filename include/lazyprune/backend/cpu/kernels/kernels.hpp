@@ -4,7 +4,7 @@
 // translation unit. So compile the whole program for the oldest processor that it must run on.
 //
 // A program of several units can compile the kernels once: it defines LAZYPRUNE_KERNELS_ELSEWHERE for all units, and
-// LAZYPRUNE_KERNELS_HERE, too, for one of them (examples/cpu_kernels.cpp).
+// LAZYPRUNE_KERNELS_HERE, too, for one of them (cmake/cpu_kernels.cpp).
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>
