@@ -23,7 +23,7 @@ import beside  # noqa: E402  found through sys.path
 import roofline  # noqa: E402
 
 FIELDS = ["shape", "prompt", "schedule", "policy", "test", "tokens_per_s", "seconds", "share_of_peak", "speedup", "predicted_speedup",
-          "measured_over_predicted", "predicted_with_memory", "measured_over_with_memory", "overhead_share", "peak_bytes", "expected_seconds", "measured_over_expected", "load_seconds"]
+          "measured_over_predicted", "predicted_with_memory", "measured_over_with_memory", "overhead_share", "peak_bytes", "expected_seconds", "measured_over_expected", "seconds_to_load"]
 
 
 def fail(where, expected, found):
@@ -151,7 +151,7 @@ def report(name, notes, runs, folder, by):
         yield ""
         yield f"## {shape}"
         yield ""
-        loads = [row["load_seconds"] for _, _, rows in of_shape for row in rows if row["load_seconds"] is not None]
+        loads = [row["seconds_to_load"] for _, _, rows in of_shape for row in rows if row["seconds_to_load"] is not None]
         if loads:
             yield f"Drawing the weights and packing them on the device took {roofline.time(min(loads))} to {roofline.time(max(loads))}."
             yield ""

@@ -86,7 +86,7 @@ class Roofline(unittest.TestCase):
 class Report(unittest.TestCase):
     def test_ratios(self):
         with tempfile.TemporaryDirectory() as folder:
-            common = '"isa": "sm_80", "load_seconds": 4.25, "peak_bytes": 1, '
+            common = '"isa": "sm_80", "seconds_to_load": 4.25, "peak_bytes": 1, '
             dense = '{%s"policy": "dense", "test": "pp3376", "tokens_per_s": 10.0, "seconds": 0.5, "share_of_peak": 0.3, "overhead_share": 0.0}' % common
             pruned = ('{%s"policy": "--stages", "test": "pp3376", "tokens_per_s": 20.0, "seconds": 0.25, "speedup": 2.0, "predicted_speedup": 2.5, "predicted_with_memory": 1.6, '
                       '"overhead_share": 0.01}' % common)

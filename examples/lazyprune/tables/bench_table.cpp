@@ -96,7 +96,7 @@ table table_of(const bench_table& bench) {
   table t{.columns = {{"model"},
                       {"isa"},
                       {"dtype"},
-                      {"load_seconds", column_kind::json_alone},
+                      {"seconds_to_load", column_kind::json_alone},
                       {"threads"},
                       {"sequences", in_batches(bench) ? column_kind::value : column_kind::json_alone},
                       {"test"},

@@ -57,7 +57,7 @@ struct bench_table {
   std::vector<bench_row> rows;
 };
 
-/// The table for JSON and CSV. Keys: model, isa, dtype, load_seconds (JSON alone), threads, sequences (in CSV only if a row has a value
+/// The table for JSON and CSV. Keys: model, isa, dtype, seconds_to_load (JSON alone), threads, sequences (in CSV only if a row has a value
 /// other than 1), test, policy, tokens_per_s, seconds, speedup, predicted_speedup, predicted_with_memory, overhead_share, share_of_peak,
 /// peak_bytes; with --kv also kv; if rows have parts, then also the keys of bench_part.
 table table_of(const bench_table& bench);

@@ -47,7 +47,7 @@ TEST_CASE("every test has a dense row and a pruned row, with the documented keys
     CHECK(row.contains("predicted_with_memory") == pruned);
     CHECK(row.contains("overhead_share") == prefill);
     CHECK(row["sequences"] == 1);
-    CHECK(row["load_seconds"].get<double>() > 0);
+    CHECK(row["seconds_to_load"].get<double>() > 0);
     CHECK(row.size() == std::size_t{11} + (pruned ? 2 : 0) + (pruned && prefill) + prefill);
     if (pruned) CHECK((row["predicted_with_memory"].get<double>() > 0.1 && row["predicted_with_memory"].get<double>() < 10));
     if (!pruned || !prefill) continue;

@@ -143,8 +143,8 @@ TEST_CASE("batches have a column for the number of sequences; single sequences h
 }
 
 TEST_CASE("JSON alone has the time to load the weights") {
-  CHECK(to_json(table_of(some())).find("\"load_seconds\": 0.126,") != std::string::npos);
-  CHECK(to_csv(table_of(some())).find("load_seconds") == std::string::npos);
+  CHECK(to_json(table_of(some())).find("\"seconds_to_load\": 0.126,") != std::string::npos);
+  CHECK(to_csv(table_of(some())).find("seconds_to_load") == std::string::npos);
 }
 
 TEST_CASE("JSON and CSV leave out values without a meaning") {
