@@ -50,7 +50,7 @@ if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
 endif()
 
-# Our programs compile the kernels of the CPU backend once. Only the backend's own tests compile them anew, so that all sanitizers check them.
+# Our programs and tests compile the kernels of the CPU backend once.
 if(TARGET lazyprune.cpu)
   add_library(lazyprune.kernels STATIC cmake/cpu_kernels.cpp)
   target_link_libraries(lazyprune.kernels PUBLIC lazyprune.own lazyprune::cpu)

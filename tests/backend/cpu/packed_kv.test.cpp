@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/backend/cpu/kernels/portable/product.hpp>
+
 #include <cmath>
 #include <limits>
 #include <numeric>

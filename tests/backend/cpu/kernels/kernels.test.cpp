@@ -3,6 +3,16 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/backend/cpu/kernels/avx2/int8_product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/elementwise.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512_vnni/int8_product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx_vnni/int8_product.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/int8_product.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/product.hpp>
+
 #include <set>
 
 using namespace lazyprune;
