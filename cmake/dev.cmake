@@ -11,7 +11,7 @@ set(LAZYPRUNE_ONE_UNIT ON CACHE BOOL "Compile the program in two units instead o
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON CACHE BOOL "" FORCE)
 set(LAZYPRUNE_BUILD_TESTS ON CACHE BOOL "" FORCE)
 set(LAZYPRUNE_BUILD_EXAMPLES ON CACHE BOOL "" FORCE)
-# Some tests and benchmarks take too long to be built for every change. They are built if LAZYPRUNE_TEST_IN_FULL is set, as in .ci/run.
+# Some tests and benchmarks take too long to be built for every change. They are built if LAZYPRUNE_TEST_IN_FULL is set, as in .ci/run --long.
 set(in_full OFF)
 if(DEFINED ENV{LAZYPRUNE_TEST_IN_FULL})
   set(in_full ON)

@@ -25,7 +25,7 @@ inline std::filesystem::path test_data(const std::string& name) {
   return {};
 }
 
-/// Returns whether tests use all data, even if many cases test the same thing. `.ci/run` sets this mode.
+/// Returns whether tests use all data, even if many cases test the same thing. `.ci/run --long` sets this mode.
 inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
 
 /// Whether tests may run all cases. With sanitizers they may not: each case takes ten times as long, and a sanitizer finds no more in all
