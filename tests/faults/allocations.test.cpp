@@ -39,8 +39,8 @@ TEST_CASE("each of the first 2,000 allocations fails once, then 500 of the other
     faulty_folder runs(what);
     const std::size_t all = allocations_of(runs), first = std::min<std::size_t>(all, 2000);
     REQUIRE(all > 2000);
-    std::vector<std::size_t> alone = drawn(every_fault() ? first : 6, 1, first + 1);
-    for (const std::size_t n : drawn(every_fault() ? 500 : 6, first + 1, all)) alone.push_back(n);
+    std::vector<std::size_t> alone = drawn(every_fault() ? first : 6 / one_in(2u), 1, first + 1);
+    for (const std::size_t n : drawn(every_fault() ? 500 : 6 / one_in(2u), first + 1, all)) alone.push_back(n);
     for (const std::size_t n : alone) fail_allocation(runs, std::to_string(n));
     const std::vector<std::size_t> with_later = drawn(every_fault() ? 100 : 2, 1, all, 2);
     for (const std::size_t n : with_later) fail_allocation(runs, std::to_string(n) + "+");
