@@ -4,8 +4,8 @@
 # need. With LAZYPRUNE_TEST_IN_FULL set it also builds the benchmarks and runs the long tests.
 #   sh tests/run.sh [--sanitize] [--clang] [--some-cases] [--only FOLDER]
 # The build folder is build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang or build/clang-sanitize. --only builds and runs the tests of
-# one folder of tests/, or of one file: --only core, --only text/jinja, --only policy/scorer/key_norm. --some-cases builds and runs the same tests,
-# but of many similar cases only some, also with LAZYPRUNE_TEST_IN_FULL.
+# one folder of tests/, or of one file: --only core, --only text/jinja, --only policy/scorer/key_norm. --some-cases builds the same tests, but
+# runs only some of many similar cases, also with LAZYPRUNE_TEST_IN_FULL, and neither bench nor calibrate, which take minutes with sanitizers.
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -48,4 +48,4 @@ fi
 export OMP_WAIT_POLICY=passive # tests run in parallel, and threads that spin would take time from other tests
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
 # shellcheck disable=SC2086
-run_tests "$folder" ${only:+--tests-regex "^(emulated/|gpu/)?$only([/@+.]|\$)"}
+run_tests "$folder" ${some_cases:+--exclude-regex '^programs/commands/(bench|calibrate)'} ${only:+--tests-regex "^(emulated/|gpu/)?$only([/@+.]|\$)"}

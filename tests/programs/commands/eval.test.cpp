@@ -368,7 +368,9 @@ TEST_CASE("each of several equal samples is answered") {
 TEST_CASE("a run that is killed at any moment can go on") {
   std::vector<std::string> how;
   SUBCASE("sample by sample") { how = {"-t", "1"}; }
-  SUBCASE("two at once") { how = {"-t", "2", "-j", "2"}; }
+  if (test_all) {
+    SUBCASE("two at once") { how = {"-t", "2", "-j", "2"}; }
+  }
   const temporary_folder files;
   const std::string limit = std::to_string(30 / one_in(6));
   std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume", "--limit", limit};
